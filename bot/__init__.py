@@ -1,0 +1,1 @@
+"""The application: settings, construction, conversations, the inbox and the command line."""

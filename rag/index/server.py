@@ -1,0 +1,329 @@
+"""The served index: a Qdrant server or cluster that many workers share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from json import JSONDecodeError
+from typing import TypeVar, cast
+
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_edge import SparseVector
+
+from rag.embedding import Vector
+from rag.errors import IndexingError
+from rag.index import Candidate, StoredChunk
+from rag.index.payload import (
+    BM25,
+    CHUNK_INDEXES,
+    DENSE,
+    PLACEHOLDER,
+    PLACEHOLDER_VALUE,
+    STATE_INDEXES,
+    AnyOf,
+    Condition,
+    Equals,
+    FieldKind,
+    Payload,
+    Within,
+    candidates,
+    check_dimension,
+    chunk_payload,
+    conditions,
+    course_summaries,
+    document_terms,
+    in_order_asked,
+    in_reading_order,
+    ingestion_state,
+    point_ids,
+    query_terms,
+    state_collection,
+    state_id,
+    state_point,
+    stored_chunk,
+)
+from rag.terms import Terms
+from rag.types import CourseSummary, IngestionRecord, IngestionState, SearchFilters, now
+
+Item = TypeVar("Item")
+
+WRITE_BATCH = 128
+READ_BATCH = 500
+CONFLICT = 409
+REJECTED_KEY = (401, 403)
+
+
+class ServerIndex:
+    """An `Index` and its `StateRecords` in two collections of a Qdrant server."""
+
+    def __init__(self, client: AsyncQdrantClient, collection: str, dimension: int) -> None:
+        self._client = client
+        self._collection = collection
+        self._state = state_collection(collection)
+        self._dimension = dimension
+
+    async def prepare(self) -> None:
+        """Create what is missing, and make sure that what is there fits; safe to repeat."""
+        with self._translated():
+            await self._create_collections()
+            await self._check_collection()
+            await self._create_indexes(self._collection, CHUNK_INDEXES)
+            await self._create_indexes(self._state, STATE_INDEXES)
+
+    async def _create_collections(self) -> None:
+        dense = models.VectorParams(size=self._dimension, distance=models.Distance.COSINE)
+        words = models.SparseVectorParams(modifier=models.Modifier.IDF)
+        nothing = models.VectorParams(size=len(PLACEHOLDER_VALUE), distance=models.Distance.DOT)
+        await self._create(self._collection, {DENSE: dense}, {BM25: words})
+        await self._create(self._state, {PLACEHOLDER: nothing}, {})
+
+    async def _create(
+        self,
+        name: str,
+        vectors: dict[str, models.VectorParams],
+        sparse: dict[str, models.SparseVectorParams],
+    ) -> None:
+        if await self._client.collection_exists(name):
+            return
+        try:
+            await self._client.create_collection(
+                name, vectors_config=vectors, sparse_vectors_config=sparse
+            )
+        except UnexpectedResponse as error:
+            if error.status_code != CONFLICT:  # another worker was faster
+                raise
+
+    async def _check_collection(self) -> None:
+        params = (await self._client.get_collection(self._collection)).config.params
+        dense = params.vectors.get(DENSE) if isinstance(params.vectors, dict) else None
+        if dense is None or BM25 not in (params.sparse_vectors or {}):
+            raise IndexingError(
+                f"The Qdrant collection {self._collection} was not made by Footnote;"
+                " choose another QDRANT_COLLECTION_NAME."
+            )
+        if dense.size != self._dimension:
+            raise IndexingError(
+                f"The Qdrant collection {self._collection} holds vectors of {dense.size} dimensions"
+                f" and the embedding model makes {self._dimension}; use the model it was built"
+                " with, or another collection."
+            )
+
+    async def _create_indexes(self, collection: str, indexes: dict[str, FieldKind]) -> None:
+        known = (await self._client.get_collection(collection)).payload_schema
+        for field in indexes.keys() - known.keys():
+            kind = _field_index(indexes[field])
+            await self._client.create_payload_index(collection, field, kind, wait=True)
+
+    # --- Index ---------------------------------------------------------------------------------
+
+    async def search(
+        self, vector: Vector, terms: Terms, filters: SearchFilters, limit: int
+    ) -> list[Candidate]:
+        check_dimension(vector, self._dimension)
+        visible = _filter(conditions(filters, available_at=now()))
+        by_meaning = models.QueryRequest(
+            query=vector.tolist(), using=DENSE, filter=visible, limit=limit
+        )
+        words = query_terms(terms)
+        with self._translated():
+            if words is None:
+                (near,) = await self._scores([by_meaning])
+                return candidates(vector, await self._retrieve(list(near)), {})
+            by_words = _words_query(words, filters, visible, limit)
+            near, bm25 = await self._scores([by_meaning, by_words])
+            found, others = await asyncio.gather(
+                self._retrieve(list(near.keys() | bm25.keys())),
+                self._bm25_of(near.keys() - bm25.keys(), words, filters),
+            )
+        return candidates(vector, found, bm25 | others)
+
+    async def _bm25_of(
+        self, ids: set[str], words: SparseVector, filters: SearchFilters
+    ) -> dict[str, float]:
+        if not ids:
+            return {}
+        among = models.Filter(must=[models.HasIdCondition(has_id=list(ids))])
+        (scores,) = await self._scores([_words_query(words, filters, among, len(ids))])
+        return scores
+
+    async def _scores(self, requests: list[models.QueryRequest]) -> list[dict[str, float]]:
+        answers = await self._client.query_batch_points(self._collection, requests)
+        return [{str(point.id): point.score for point in answer.points} for answer in answers]
+
+    async def read(
+        self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
+    ) -> list[StoredChunk]:
+        with self._translated():
+            if ids is not None:
+                return in_order_asked(ids, await self._retrieve(point_ids(ids)))
+            if filters is None:
+                raise ValueError("a read names ids or filters")
+            records = self._scroll(self._collection, conditions(filters), [DENSE])
+            return in_reading_order([_stored(record) async for record in records])
+
+    async def _retrieve(self, ids: Sequence[str]) -> list[StoredChunk]:
+        found: list[StoredChunk] = []
+        for batch in _batches(ids, READ_BATCH):
+            records = await self._client.retrieve(
+                self._collection, list(batch), with_payload=True, with_vectors=[DENSE]
+            )
+            found += map(_stored, records)
+        return found
+
+    async def _scroll(
+        self, collection: str, wanted: Iterable[Condition], vectors: list[str]
+    ) -> AsyncIterator[models.Record]:
+        matching = _filter(wanted)
+        offset = None
+        while True:
+            records, offset = await self._client.scroll(
+                collection,
+                scroll_filter=matching,
+                limit=READ_BATCH,
+                offset=offset,
+                with_payload=True,
+                with_vectors=vectors,
+            )
+            for record in records:
+                yield record
+            if offset is None:
+                return
+
+    async def write(self, chunks: Sequence[StoredChunk]) -> None:
+        for stored in chunks:
+            check_dimension(stored.vector, self._dimension)
+        with self._translated():
+            for batch in _batches(chunks, WRITE_BATCH):
+                points = [_point(stored) for stored in batch]
+                await self._client.upsert(self._collection, points, wait=True)
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        with self._translated():
+            for batch in _batches(point_ids(ids), READ_BATCH):
+                points = models.PointIdsList(points=list(batch))
+                await self._client.delete(self._collection, points, wait=True)
+
+    async def count(self, filters: SearchFilters) -> int:
+        visible = _filter(conditions(filters, available_at=now()))
+        with self._translated():
+            answer = await self._client.count(self._collection, count_filter=visible, exact=True)
+        return answer.count
+
+    # --- StateRecords --------------------------------------------------------------------------
+
+    async def courses(self) -> list[CourseSummary]:
+        return course_summaries(await self._records(Equals("kind", "course")))
+
+    async def load(self, book_id: str) -> IngestionState:
+        payloads = await self._records(Equals("book_id", book_id))
+        return ingestion_state(book_id, self._collection, payloads)
+
+    async def _records(self, condition: Condition) -> list[Payload | None]:
+        with self._translated():
+            records = self._scroll(self._state, [condition], [])
+            return [record.payload async for record in records]
+
+    async def save(self, entry: IngestionRecord | CourseSummary) -> None:
+        id, payload = state_point(entry)
+        vectors: dict[str, models.Vector] = {PLACEHOLDER: PLACEHOLDER_VALUE}
+        point = models.PointStruct(id=id, vector=vectors, payload=payload)
+        with self._translated():
+            await self._client.upsert(self._state, [point], wait=True)
+
+    async def forget(self, book_id: str, source_file: str | None = None) -> None:
+        leaving: models.FilterSelector | models.PointIdsList
+        if source_file is None:
+            leaving = models.FilterSelector(filter=_filter([Equals("book_id", book_id)]))
+        else:
+            leaving = models.PointIdsList(points=[state_id(book_id, source_file)])
+        with self._translated():
+            await self._client.delete(self._state, leaving, wait=True)
+
+    # --- Errors --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except ResponseHandlingException as error:
+            raise IndexingError(f"{self._server} cannot be reached. Is it running?") from error
+        except UnexpectedResponse as error:
+            raise IndexingError(f"{self._server} {_refusal(error)}.") from error
+        except QdrantException as error:
+            raise IndexingError(f"{self._server} is overloaded; try again later.") from error
+        except JSONDecodeError as error:
+            raise IndexingError(f"What answers as {self._server} is not Qdrant.") from error
+
+    @property
+    def _server(self) -> str:
+        options = self._client.init_options
+        return f"Qdrant at {options['url'] or options['host'] or options['location']}"
+
+
+def _refusal(error: UnexpectedResponse) -> str:
+    if error.status_code in REJECTED_KEY:
+        return "rejected the API key"
+    return f"refused a request with status {error.status_code} {error.reason_phrase}".rstrip()
+
+
+# --- Between our types and the client's --------------------------------------------------------
+
+
+def _field_index(kind: FieldKind) -> models.KeywordIndexParams | models.PayloadSchemaType:
+    if kind == "tenant":
+        return models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    return models.PayloadSchemaType(kind)
+
+
+def _filter(conditions: Iterable[Condition]) -> models.Filter:
+    return models.Filter(must=[_condition(condition) for condition in conditions])
+
+
+def _condition(condition: Condition) -> models.FieldCondition | models.Filter:
+    field = condition.field
+    if isinstance(condition, Equals):
+        return models.FieldCondition(key=field, match=models.MatchValue(value=condition.value))
+    if isinstance(condition, AnyOf):
+        return models.FieldCondition(key=field, match=models.MatchAny(any=condition.values))
+    if isinstance(condition, Within):
+        reach = models.Range(gte=condition.low, lte=condition.high)
+        return models.FieldCondition(key=field, range=reach)
+    later = models.DatetimeRange(gt=condition.moment)
+    return models.Filter(must_not=[models.FieldCondition(key=field, range=later)])
+
+
+def _words_query(
+    words: SparseVector, filters: SearchFilters, among: models.Filter, limit: int
+) -> models.QueryRequest:
+    """A word is as rare as it is in this course, whatever else the collection holds."""
+    course = _filter([Equals("book_id", filters.book_id)])
+    return models.QueryRequest(
+        query=_sparse(words),
+        using=BM25,
+        filter=among,
+        limit=limit,
+        params=models.SearchParams(idf=models.IdfCorpusParams(corpus=course)),
+    )
+
+
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=vector.indices, values=vector.values)
+
+
+def _stored(record: models.Record) -> StoredChunk:
+    vectors = cast("dict[str, list[float]]", record.vector)
+    return stored_chunk(record.id, record.payload, vectors[DENSE])
+
+
+def _point(stored: StoredChunk) -> models.PointStruct:
+    vectors: dict[str, models.Vector] = {DENSE: stored.vector.tolist()}
+    if words := document_terms(stored.chunk):
+        vectors[BM25] = _sparse(words)
+    payload = chunk_payload(stored.chunk)
+    return models.PointStruct(id=stored.chunk.id, vector=vectors, payload=payload)
+
+
+def _batches(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,1 @@
+"""From a folder of lessons to passages in the index."""

@@ -1,0 +1,201 @@
+"""Cuts a page into passages that fit the embedding model. No I/O here."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+
+from rag.ingestion.markdown import Block
+from rag.ingestion.sections import Section
+
+MIN_CHARACTERS = 10
+CountTokens = Callable[[str], int]
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])[\"'”’)\]]*\s+(?=[^\s])|\n+")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One passage to be: its text, and the section a reader finds it in."""
+
+    text: str
+    section_title: str | None
+    breadcrumb: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """Text of one section, or of neighbouring ones, with its size."""
+
+    path: tuple[str, ...]
+    anchors: tuple[str, ...]
+    text: str
+    tokens: int
+
+
+def cut(
+    title: str, sections: Iterable[Section], limit: int, count_tokens: CountTokens
+) -> list[Piece]:
+    """The page's passages in order; heading path and text together take at most `limit` tokens."""
+    meter = _Meter(limit, count_tokens)
+    drafts: list[_Draft] = []
+    for section in sections:
+        room = meter.room(_breadcrumb(title, section.path, meter))
+        for text, tokens in _pack(section.blocks, room, meter):
+            drafts.append(_Draft(section.path, section.anchors, text, tokens))
+    pieces: dict[str, Piece] = {}
+    for draft in _joined(title, drafts, meter):
+        text = draft.text.strip()
+        if len(text) >= MIN_CHARACTERS:
+            pieces.setdefault(text, _piece(title, draft, text, meter))
+    return list(pieces.values())
+
+
+def _piece(title: str, draft: _Draft, text: str, meter: "_Meter") -> Piece:
+    return Piece(
+        text=text,
+        section_title=draft.path[-1] if draft.path else None,
+        breadcrumb=_breadcrumb(title, draft.path, meter),
+        anchor=draft.anchors[-1] if draft.anchors else "",
+    )
+
+
+class _Meter:
+    """Counts tokens once a block; the whole then follows by adding."""
+
+    def __init__(self, limit: int, count_tokens: CountTokens) -> None:
+        self.limit = limit
+        self._count = count_tokens
+        # What the tokenizer adds to any text, and what an empty line between two costs.
+        self._frame = count_tokens("")
+        self.joint = max(0, count_tokens("a\n\na") - 2 * count_tokens("a") + self._frame)
+
+    def tokens(self, text: str) -> int:
+        return self._count(text) - self._frame
+
+    def room(self, breadcrumb: str) -> int:
+        return self.limit - self._frame - self.tokens(breadcrumb) - self.joint
+
+
+def _breadcrumb(title: str, path: Sequence[str], meter: _Meter) -> str:
+    """`Page > H2 > H3`; where headings would crowd out the text, only as much as half allows."""
+    words = " > ".join([title, *path]).split(" ")
+    while len(words) > 1 and meter.tokens(" ".join(words)) > meter.limit // 2:
+        words = words[: -max(1, len(words) // 8)]
+    text = " ".join(words)
+    while meter.tokens(text) > meter.limit // 2:
+        text = text[: len(text) // 2]
+    return text
+
+
+# --- Filling passages --------------------------------------------------------------------------
+
+
+def _pack(
+    blocks: Iterable[Block], room: int, meter: _Meter, joiner: str = "\n\n"
+) -> Iterator[tuple[str, int]]:
+    """Whole blocks side by side as long as they fit; a block too long for one passage is split."""
+    texts: list[str] = []
+    used = 0
+    for block in blocks:
+        tokens = meter.tokens(block.text)
+        if texts and used + meter.joint + tokens > room:
+            yield joiner.join(texts), used
+            texts, used = [], 0
+        if tokens > room:
+            *full, (rest, used) = _split(block, room, meter)
+            yield from full
+            texts = [rest]  # what is left of it shares a passage with what follows
+            continue
+        used += tokens + (meter.joint if texts else 0)
+        texts.append(block.text)
+    if texts:
+        yield joiner.join(texts), used
+
+
+def _split(block: Block, room: int, meter: _Meter) -> Iterator[tuple[str, int]]:
+    frame = meter.tokens(block.head) + meter.tokens(block.tail) if block.head else 0
+    if frame > room // 2:
+        block, frame = Block(block.text), 0  # a table whose header fills the passage
+    parts = block.parts or _parts_of_text(block.text, room, meter)
+    joiner = block.joiner if block.parts else " "
+    for text, tokens in _pack(parts, room - frame, meter, joiner):
+        if text.strip():
+            yield f"{block.head}{text}{block.tail}", tokens + frame
+
+
+def _parts_of_text(text: str, room: int, meter: _Meter) -> Iterator[Block]:
+    """Sentences; of a sentence too long, its words; of a word too long, its halves."""
+    for sentence in _sentences(text):
+        if meter.tokens(sentence) <= room:
+            yield Block(sentence)
+        else:
+            for word in sentence.split():
+                yield from _halves(word, room, meter)
+
+
+def _sentences(text: str) -> list[str]:
+    cuts = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
+    spans = (text[a:b].strip() for a, b in pairwise(cuts))
+    return [sentence for sentence in spans if sentence]
+
+
+def _halves(word: str, room: int, meter: _Meter) -> Iterator[Block]:
+    if len(word) < 2 or meter.tokens(word) <= room:
+        yield Block(word)
+        return
+    middle = len(word) // 2
+    yield from _halves(word[:middle], room, meter)
+    yield from _halves(word[middle:], room, meter)
+
+
+# --- Joining small sections --------------------------------------------------------------------
+
+
+def _joined(title: str, drafts: Iterable[_Draft], meter: _Meter) -> Iterator[_Draft]:
+    """Neighbouring small sections under one H2 share a passage, named after what holds both."""
+    open_draft: _Draft | None = None
+    for draft in drafts:
+        if open_draft is not None:
+            both = _join(title, open_draft, draft, meter)
+            if both is not None:
+                open_draft = both
+                continue
+            yield open_draft
+        open_draft = draft
+    if open_draft is not None:
+        yield open_draft
+
+
+def _join(title: str, first: _Draft, second: _Draft, meter: _Meter) -> _Draft | None:
+    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], _pairs(first, second)))
+    if common == 0 or first.path == second.path or not _may_join(first, second, meter.limit // 4):
+        return None
+    path, where = first.path[:common], first.anchors[:common]
+    texts = [_under_headings(first, common), _under_headings(second, common)]
+    text = "\n\n".join(texts)
+    tokens = sum(meter.tokens(part) for part in texts) + meter.joint
+    if tokens > meter.room(_breadcrumb(title, path, meter)):
+        return None
+    return _Draft(path, where, text, tokens)
+
+
+def _may_join(first: _Draft, second: _Draft, small: int) -> bool:
+    """Two small ones, or a small one beneath the other's heading, which still names both."""
+    beneath = second.path[: len(first.path)] == first.path
+    sizes = (first.tokens, second.tokens)
+    return min(sizes) <= small if beneath else max(sizes) <= small
+
+
+def _pairs(first: _Draft, second: _Draft) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    """Headings with their anchors, for two headings may read the same."""
+    return zip(
+        zip(first.path, first.anchors, strict=True),
+        zip(second.path, second.anchors, strict=True),
+        strict=False,
+    )
+
+
+def _under_headings(draft: _Draft, common: int) -> str:
+    headings = [f"**{heading}**" for heading in draft.path[common:]]
+    return "\n\n".join([*headings, draft.text])

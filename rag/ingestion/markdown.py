@@ -1,0 +1,272 @@
+"""A Markdown or MDX page as sections of whole blocks. No I/O here.
+
+Blocks are rendered back to plain, readable Markdown: links become their text, images their
+description, and tags, imports, comments and diagrams disappear.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from mdit_py_plugins.admon import admon_plugin
+from mdit_py_plugins.container import container_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+from rag.ingestion.links import split_heading_id
+
+_FENCED_OR = r"(?ms)(^[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^[ \t>]*(?P=fence)[`~]*[ \t]*$)|"
+_MDX_COMMENT = re.compile(_FENCED_OR + r"\{/\*(?P<comment>.*?)\*/\}")
+_MDX_HEADING_ID = re.compile(r"\s*#([\w.:-]+)\s*")
+_IMPORT = re.compile(r"^import\s+(?:[^'\"\n]+\s+from\s+)?['\"][^'\"\n]+['\"];?[ \t]*$", re.M)
+_EXPORT = re.compile(r"^export\s+(?:default|const|let|var|function|async)\b")
+_DIRECTIVE = re.compile(r"^[ \t]*\{\{\s*#[^}]*\}\}[ \t]*$\n?", re.M)
+_DROPPED_ELEMENT = re.compile(r"<(script|style|svg|iframe|video)\b.*?</\1\s*>", re.S | re.I)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
+_IMAGE_TAG = re.compile(r"<img\b[^>]*?\balt=(?:\"([^\"]*)\"|'([^']*)')[^>]*>", re.I)
+_BREAK_TAG = re.compile(r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|summary|h[1-6])\s*>", re.I)
+_TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s(?:\"[^\"]*\"|'[^']*'|\{[^}]*\}|[^>\"'{])*)?/?>|<>|</>")
+_NOT_PROSE = {"mermaid", "eval_rst"}
+
+_Renderer = Callable[[Iterable[SyntaxTreeNode]], str]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a page that stays whole where it fits; else its parts stand on their own.
+
+    What is cut off its parts is put between `head` and `tail` again, so that a long listing
+    becomes several listings and each part of a long table has the header row.
+    """
+
+    text: str
+    parts: tuple["Block", ...] = ()
+    joiner: str = "\n\n"
+    head: str = ""
+    tail: str = ""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of the page, with its own anchor still in `raw` (`Title {#anchor}`)."""
+
+    level: int
+    text: str
+    raw: str
+    leads: bool = False
+    """Whether it stands above everything else on the page."""
+
+
+@dataclass(frozen=True)
+class RawSection:
+    """What stands under one heading, or above the first."""
+
+    heading: Heading | None
+    blocks: list[Block] = field(default_factory=list["Block"])
+
+
+def _parser() -> MarkdownIt:
+    md = MarkdownIt("commonmark", {"maxNesting": 40}).enable(["table", "strikethrough"])
+    container_plugin(md, "admonition", validate=lambda params, _: bool(params.strip()))
+    admon_plugin(md)
+    dollarmath_plugin(md, allow_space=False, allow_digits=False)
+    return md
+
+
+_MARKDOWN = _parser()
+# In MDX, indentation inside a tag is layout, not a code listing.
+_MDX = _parser().disable("code")
+
+
+def parse_page(text: str, *, mdx: bool = False) -> list[RawSection]:
+    """The page's sections in order; the first has no heading when text stands above them all."""
+    parser = _MDX if mdx else _MARKDOWN
+    tree = SyntaxTreeNode(parser.parse(_without_mdx_comments(text)))
+    sections = [RawSection(None)]
+    for node in tree.children:
+        if node.type == "heading":
+            leads = len(sections) == 1 and not sections[0].blocks
+            sections.append(RawSection(_heading(node, leads)))
+        else:
+            sections[-1].blocks.extend(_blocks(node))
+    return [section for section in sections if section.heading or section.blocks]
+
+
+def _without_mdx_comments(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match["fence"]:
+            return match[0]
+        custom = _MDX_HEADING_ID.fullmatch(match["comment"])
+        return f"{{#{custom[1]}}}" if custom else ""
+
+    return _MDX_COMMENT.sub(replace, text) if "{/*" in text else text
+
+
+def _heading(node: SyntaxTreeNode, leads: bool) -> Heading:
+    raw = " ".join(_plain(_children(node)).split())
+    text, _ = split_heading_id(raw)
+    return Heading(level=int(node.tag[1]), text=text, raw=raw, leads=leads)
+
+
+def _blocks(node: SyntaxTreeNode) -> list[Block]:
+    block = _block(node)
+    return [block] if block.text.strip() else []
+
+
+def _block(node: SyntaxTreeNode) -> Block:
+    match node.type:
+        case "paragraph":
+            return Block(_paragraph(node))
+        case "fence" | "code_block":
+            return _listing(node)
+        case "bullet_list" | "ordered_list":
+            return _list(node)
+        case "table":
+            return _table(node)
+        case "blockquote":
+            return _framed(_nested(node), "> ")
+        case "container_admonition" | "admonition":
+            return _admonition(node)
+        case "html_block":
+            return Block(_without_tags(node.content).strip())
+        case "math_block" | "math_block_label":
+            return Block(f"$$\n{node.content.strip()}\n$$")
+        case "heading":
+            return Block(f"**{_heading(node, leads=False).text}**")
+        case _:
+            return Block("")
+
+
+def _nested(node: SyntaxTreeNode) -> list[Block]:
+    return [block for child in node.children for block in _blocks(child)]
+
+
+def _paragraph(node: SyntaxTreeNode) -> str:
+    source = node.children[0].content
+    if _EXPORT.match(source):
+        return ""
+    if _IMPORT.search(source) and not _IMPORT.sub("", source).strip():
+        return ""
+    if "{{" in source and not _DIRECTIVE.sub("", source).strip():
+        return ""
+    lines = (line.strip() for line in _inline(_children(node)).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _listing(node: SyntaxTreeNode) -> Block:
+    info = node.info.strip()
+    code = _DIRECTIVE.sub("", node.content).strip("\n")
+    language = re.split(r"[\s,{]", info, maxsplit=1)[0]
+    if language.lower().strip("{}") in _NOT_PROSE or not code.strip():
+        return Block("")
+    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", code)), 3)
+    head, tail = f"{fence}{language}\n", f"\n{fence}"
+    lines = tuple(Block(line) for line in code.split("\n"))
+    return Block(f"{head}{code}{tail}", lines, joiner="\n", head=head, tail=tail)
+
+
+def _list(node: SyntaxTreeNode) -> Block:
+    first = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else 0
+    items: list[Block] = []
+    for position, item in enumerate(node.children):
+        marker = f"{first + position}. " if node.type == "ordered_list" else "- "
+        children = _nested(item)
+        if children:
+            tight = all(child.hidden for child in item.children if child.type == "paragraph")
+            items.append(_framed(children, marker, "\n" if tight else "\n\n"))
+    return Block("\n".join(item.text for item in items), tuple(items), joiner="\n")
+
+
+def _framed(children: Sequence[Block], marker: str, joiner: str = "\n\n") -> Block:
+    """Blocks under a list marker, or each line behind a quotation mark."""
+    text = joiner.join(child.text for child in children)
+    rest = "> " if marker == "> " else " " * len(marker)
+    indented = text.replace("\n", f"\n{rest}")
+    framed = re.sub(r"(?m)[ \t]+$", "", marker + indented)
+    parts = tuple(children) if len(children) > 1 or (children and children[0].parts) else ()
+    return Block(framed, parts)
+
+
+def _table(node: SyntaxTreeNode) -> Block:
+    rows = [_row(row) for group in node.children for row in group.children]
+    columns = len(node.children[0].children[0].children)
+    head = rows[0] + "\n" + "|" + "---|" * columns + "\n"
+    body = tuple(Block(row) for row in rows[1:])
+    return Block(head + "\n".join(rows[1:]), body, joiner="\n", head=head)
+
+
+def _row(row: SyntaxTreeNode) -> str:
+    cells = (" ".join(_inline(_children(cell)).split()) for cell in row.children)
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _admonition(node: SyntaxTreeNode) -> Block:
+    children = [
+        block
+        for child in node.children
+        if child.type != "admonition_title"
+        for block in _blocks(child)
+    ]
+    title = _admonition_title(node)
+    blocks = [Block(f"**{title}**"), *children] if children else []
+    return Block("\n\n".join(block.text for block in blocks), tuple(blocks))
+
+
+def _admonition_title(node: SyntaxTreeNode) -> str:
+    """`note Title`, `note[Title]` or `note "Title"`, else the kind itself: `Note`."""
+    kind, _, title = re.sub(r"[\[{\"]", " ", node.info.strip(), count=1).partition(" ")
+    title = re.sub(r"[\]}\"]\s*$", "", title.strip()).strip()
+    return title or kind.capitalize()
+
+
+def _children(node: SyntaxTreeNode) -> list[SyntaxTreeNode]:
+    return [child for inline in node.children for child in inline.children]
+
+
+def _inline(nodes: Iterable[SyntaxTreeNode]) -> str:
+    return "".join(_inline_node(node) for node in nodes)
+
+
+def _inline_node(node: SyntaxTreeNode) -> str:
+    match node.type:
+        case "code_inline":
+            ticks = "``" if "`" in node.content else "`"
+            pad = " " if "`" in node.content else ""
+            return f"{ticks}{pad}{node.content}{pad}{ticks}"
+        case "strong" | "em" | "s":
+            inner = _inline(node.children)
+            return f"{node.markup}{inner}{node.markup}" if inner.strip() else inner
+        case "math_inline" | "math_inline_double":
+            marks = "$" if node.type == "math_inline" else "$$"
+            return f"{marks}{node.content}{marks}"
+        case _:
+            return _plain_node(node, _inline)
+
+
+def _plain(nodes: Iterable[SyntaxTreeNode]) -> str:
+    """The words alone, as headings and anchors need them."""
+    return "".join(_plain_node(node, _plain) for node in nodes)
+
+
+def _plain_node(node: SyntaxTreeNode, inner: _Renderer) -> str:
+    match node.type:
+        case "softbreak":
+            return " "
+        case "hardbreak":
+            return "\n"
+        case "image":
+            return _plain(node.children)
+        case "html_inline":
+            return _without_tags(node.content)
+        case _:
+            return inner(node.children) if node.children else node.content
+
+
+def _without_tags(source: str) -> str:
+    source = _COMMENT.sub("", _DROPPED_ELEMENT.sub("", source))
+    source = _IMAGE_TAG.sub(lambda match: match[1] or match[2] or "", source)
+    source = _TAG.sub("", _BREAK_TAG.sub("\n", source))
+    lines = (line.strip() for line in html.unescape(source).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))

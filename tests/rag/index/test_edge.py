@@ -1,0 +1,164 @@
+"""What only the embedded index has: files, a lock, and a process that may die."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rag.embedding import Vector
+from rag.errors import IndexingError
+from rag.index import StoredChunk
+from rag.index.edge import EdgeIndex
+from rag.types import CourseSummary, SearchFilters
+from tests.factories import make_chunk
+
+COURSE = SearchFilters(book_id="robotics")
+DIMENSION = 4
+ANY = np.full(DIMENSION, 0.5, dtype=np.float32)
+
+WRITER = """
+import asyncio, sys, time
+from pathlib import Path
+from rag.index.edge import EdgeIndex
+from rag.types import CourseSummary
+from tests.rag.index.test_edge import numbered
+
+async def main():
+    index = EdgeIndex.open(Path(sys.argv[1]), "chunks", 4)
+    await index.write(numbered(200))
+    await index.delete([numbered(1)[0].chunk.id])
+    await index.save(CourseSummary(book_id="robotics", title="Robots"))
+    print("written", flush=True)
+    time.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def numbered(count: int) -> list[StoredChunk]:
+    vector: Vector = np.full(DIMENSION, 0.5, dtype=np.float32)
+    return [
+        StoredChunk(make_chunk(f"Passage number {n}.", chunk_index=n), vector) for n in range(count)
+    ]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[EdgeIndex]:
+    opened = EdgeIndex.open(tmp_path / "not" / "yet" / "there", "chunks", DIMENSION)
+    yield opened
+    opened.close()
+
+
+async def test_data_survives_closing(tmp_path: Path) -> None:
+    index = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    await index.write(numbered(20))
+    await index.save(CourseSummary(book_id="robotics", title="Robots"))
+    index.close()
+    index = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    found = await index.read(filters=COURSE)
+    assert [item.chunk.text for item in found] == [item.chunk.text for item in numbered(20)]
+    assert [c.bm25 > 0 for c in await index.search(ANY, {"passage": 1.0}, COURSE, 5)] == [True] * 5
+    assert [course.title for course in await index.courses()] == ["Robots"]
+    index.close()
+
+
+async def test_what_was_written_survives_a_killed_process(tmp_path: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(tmp_path), stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"written\n"
+    child.kill()
+    assert await child.wait() == -signal.SIGKILL
+    index = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    assert await index.count(COURSE) == 199
+    assert [course.title for course in await index.courses()] == ["Robots"]
+    index.close()
+
+
+async def test_another_dimension_is_a_clear_error(tmp_path: Path) -> None:
+    EdgeIndex.open(tmp_path, "chunks", DIMENSION).close()
+    with pytest.raises(IndexingError, match="another dimension than the 5 of this embedding model"):
+        EdgeIndex.open(tmp_path, "chunks", 5)
+    EdgeIndex.open(tmp_path, "chunks", DIMENSION).close()
+
+
+async def test_a_folder_in_use_is_a_clear_error(index: EdgeIndex, tmp_path: Path) -> None:
+    with pytest.raises(IndexingError, match="in use by another process"):
+        EdgeIndex.open(tmp_path / "not" / "yet" / "there", "chunks", DIMENSION)
+    assert await index.count(COURSE) == 0
+
+
+async def test_collections_lie_side_by_side(tmp_path: Path) -> None:
+    first = EdgeIndex.open(tmp_path, "first", DIMENSION)
+    second = EdgeIndex.open(tmp_path, "second", DIMENSION)
+    await first.write(numbered(3))
+    assert await second.count(COURSE) == 0
+    first.close()
+    second.close()
+    assert sorted(os.listdir(tmp_path)) == ["first", "first_state", "second", "second_state"]
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(IndexingError, match="cannot be created: Not a directory"):
+        EdgeIndex.open(tmp_path / "file", "chunks", DIMENSION)
+
+
+@pytest.mark.parametrize("damaged", ["segment.json", "status.dat"])
+def test_a_damaged_index_is_a_clear_error(tmp_path: Path, damaged: str) -> None:
+    """The first makes the engine raise, the second makes it panic."""
+    EdgeIndex.open(tmp_path, "chunks", DIMENSION).close()
+    next((tmp_path / "chunks").rglob(damaged)).write_bytes(b"")
+    with pytest.raises(IndexingError, match=f"if it is damaged, delete {tmp_path} and ingest"):
+        EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+
+
+def test_a_creation_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "chunks").mkdir()
+    EdgeIndex.open(tmp_path, "chunks", DIMENSION).close()
+
+
+async def test_a_closed_index_says_so(tmp_path: Path) -> None:
+    index = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    index.close()
+    with pytest.raises(IndexingError, match=r"index chunks cannot be read: .*shutdown"):
+        await index.count(COURSE)
+    with pytest.raises(IndexingError, match=r"index chunks cannot be written: .*shutdown"):
+        await index.write(numbered(1))
+    index.close()
+
+
+async def test_an_id_that_is_no_uuid_is_a_clear_error(index: EdgeIndex) -> None:
+    with pytest.raises(IndexingError, match="cannot be written: failed to parse mine as UUID"):
+        await index.write([StoredChunk(make_chunk(id="mine"), ANY)])
+
+
+async def test_the_event_loop_goes_on_while_the_engine_works(index: EdgeIndex) -> None:
+    writing = asyncio.ensure_future(index.write(numbered(600)))
+    turns = 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 10
+
+
+async def test_the_log_is_cut_while_writing_goes_on(index: EdgeIndex, tmp_path: Path) -> None:
+    """Without it, these 4,000 writes of 50 kB would leave a log of 200 MB."""
+    long = "/read/" + 50_000 * "x"
+    chunks = [StoredChunk(make_chunk(f"Passage {n}.", url=long), ANY) for n in range(500)]
+    for _ in range(8):
+        await index.write(chunks)
+    log = tmp_path / "not" / "yet" / "there" / "chunks" / "wal"
+    assert _bytes_on_disk(log) < 100_000_000
+    assert await index.count(COURSE) == 500
+
+
+def _bytes_on_disk(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())

@@ -1,0 +1,199 @@
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rag.ingestion.course import load_course
+from rag.ingestion.hierarchy import Numbers
+from rag.ingestion.loaders import (
+    Document,
+    Source,
+    UnreadableDocument,
+    declared_numbers,
+    find_sources,
+    read_document,
+)
+from tests.rag.ingestion.test_course import SAMPLE, write
+
+
+def read(root: Path, file: str) -> Document:
+    course = load_course(root, "c")
+    return read_document(course, source(root, file))
+
+
+def source(root: Path, file: str) -> Source:
+    found = {entry.source_file: entry for entry in find_sources(load_course(root, "c"))}
+    return found[file]
+
+
+def numbers(root: Path, file: str) -> Numbers:
+    return declared_numbers(load_course(root, "c"), source(root, file))
+
+
+def test_a_page_of_the_sample_course() -> None:
+    page = read(SAMPLE, "02-gazebo/02-sensors-physics-bridge.mdx")
+    assert page.title == "Sensors, Physics and the ROS 2 Bridge in Gazebo"
+    assert page.chapter_title == "Simulation with Gazebo"
+    assert page.chapter_declared
+    assert (page.hardware_tier, page.proficiency_level, page.layer) == (2, "B2", "L2")
+    assert page.sections[0].path == ()
+    assert "import Tabs" not in page.sections[0].blocks[0].text
+    assert page.url == "/read/c/02-gazebo/02-sensors-physics-bridge.mdx"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("---\ntitle: Front\n---\n# Heading", "Front"),
+        ("---\ntitle: 2024\n---\nText", "2024"),
+        ("---\nother: x\n---\n# Heading", "Heading"),
+        ("---\n---\n# Heading", "Heading"),
+        ("\ufeff# Heading", "Heading"),
+        ("Text", "My page"),
+        ("---\ntitle:\n---\nText", "My page"),
+        ("", "My page"),
+        ("---\r\ntitle: Front\r\n---\r\nText", "Front"),
+    ],
+)
+def test_titles(tmp_path: Path, text: str, title: str) -> None:
+    (tmp_path / "01-my-page.md").write_bytes(text.encode())
+    assert read(tmp_path, "01-my-page.md").title == title
+
+
+@pytest.mark.parametrize(
+    ("front", "expected"),
+    [
+        ("", Numbers(None, 1, 2, True, "01-ros2")),
+        ("module: vla", Numbers("vla", 1, 2, True, "01-ros2")),
+        ("chapter: 5\nlesson: '7'", Numbers(None, 5, 7, True, "01-ros2")),
+        ("lesson: 0", Numbers(None, 1, 0, True, "01-ros2")),
+    ],
+)
+def test_front_matter_wins_over_path_numbers(tmp_path: Path, front: str, expected: Numbers) -> None:
+    write(tmp_path, {"01-ros2/02-x.md": f"---\n{front}\n---\nText"})
+    assert numbers(tmp_path, "01-ros2/02-x.md") == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"01-arms/x.md": "---\nchapter_title: Front\n---\n"}, "Front"),
+        ({"01-arms/x.md": "", "01-arms/_category_.json": '{"label": "Sidebar"}'}, "Sidebar"),
+        ({"01-arms/x.md": "", "course.toml": '[chapters]\n1 = "Toml"'}, "Toml"),
+        ({"01-arms/x.md": "# Page"}, "Arms"),
+        ({"docs/x.md": "# Page"}, "Page"),
+        ({"x.md": "# Page"}, "Page"),
+    ],
+)
+def test_chapter_titles(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    write(tmp_path, files)
+    assert read(tmp_path, next(iter(files))).chapter_title == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2026-02-01", datetime(2026, 2, 1, tzinfo=UTC)),
+        ("2026-02-01T08:00:00+02:00", datetime(2026, 2, 1, 6, tzinfo=UTC)),
+        ("2026-02-01T08:00:00", datetime(2026, 2, 1, 8, tzinfo=UTC)),
+        ("'2026-02-01 08:00'", datetime(2026, 2, 1, 8, tzinfo=UTC)),
+    ],
+)
+def test_release_dates(tmp_path: Path, written: str, expected: datetime) -> None:
+    write(tmp_path, {"x.md": f"---\navailable_from: {written}\nassessment: true\n---\nText"})
+    page = read(tmp_path, "x.md")
+    assert page.available_from == expected
+    assert page.assessment
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("---\ntitle: [\n---\n", "front matter is not valid YAML"),
+        ("---\n- a\n---\n", "front matter is not a list of fields"),
+        ("---\nhardware_tier: 9\n---\n", "hardware_tier in its front matter is 9"),
+        ("---\nproficiency_level: D1\n---\n", "proficiency_level in its front matter is 'D1'"),
+        ("---\nlayer: L9\n---\n", "layer in its front matter is 'L9'"),
+        ("---\nchapter: -1\n---\n", "chapter in its front matter is -1"),
+        ("---\nchapter: one\n---\n", "chapter in its front matter is 'one'"),
+        ("---\navailable_from: soon\n---\n", "available_from in its front matter is 'soon'"),
+        ("---\navailable_from: 2026-13-45\n---\n", "front matter is not valid YAML|is '2026-13"),
+        ("---\nmodule: vla\n---\n", "its module is 'vla', but the course has only ros2"),
+        ("\udcff", "not UTF-8"),
+    ],
+)
+def test_a_page_that_cannot_be_read_says_why_in_one_sentence(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    write(tmp_path, {"course.toml": "[modules]\nros2 = 'ROS 2'"})
+    (tmp_path / "x.md").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UnreadableDocument, match=reason) as failure:
+        read(tmp_path, "x.md")
+    assert "\n" not in str(failure.value)
+
+
+def test_case_and_quotes_of_values_do_not_matter(tmp_path: Path) -> None:
+    front = "proficiency_level: b1\nlayer: l3\nhardware_tier: '3'"
+    write(tmp_path, {"x.md": f"---\n{front}\n---\nText"})
+    page = read(tmp_path, "x.md")
+    assert (page.proficiency_level, page.layer, page.hardware_tier) == ("B1", "L3", 3)
+
+
+def test_the_site_address_honours_slug_and_id(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "course.toml": 'base_url = "https://example.org/docs"',
+            "01-a/02-x.md": "---\nslug: /start\n---\nText",
+            "01-a/03-y.md": "---\nid: why\n---\nText",
+        },
+    )
+    assert read(tmp_path, "01-a/02-x.md").url == "https://example.org/docs/start"
+    assert read(tmp_path, "01-a/03-y.md").url == "https://example.org/docs/a/why"
+
+
+def test_passages_are_documents_of_their_own(tmp_path: Path) -> None:
+    lines = [
+        '{"id": "n#1", "title": "Normans", "text": "They came from the north."}',
+        "",
+        '{"id": 7, "title": "", "url": "https://x.org/p", "text": "# A\\n\\nbad \\ud800 half"}',
+        "{broken",
+        '{"id": "no-text"}',
+    ]
+    write(tmp_path, {"passages.jsonl": "\n".join(lines)})
+    first = read(tmp_path, "n#1")
+    assert (first.title, first.chapter_title) == ("Normans", "Normans")
+    assert first.url == "/read/c/n%231"
+    second = read(tmp_path, "7")
+    assert (second.title, second.url) == ("7", "https://x.org/p")
+    assert second.sections[0].anchors == ("",)
+    assert second.sections[0].blocks[0].text == "bad ? half"
+    assert source(tmp_path, "passages.jsonl:4").problem == "its line is not valid JSON"
+    assert source(tmp_path, "passages.jsonl:5").problem == "its line has no text"
+
+
+def test_a_repeated_passage_id_is_reported_once(tmp_path: Path) -> None:
+    line = '{"id": "a", "text": "Some text."}\n'
+    write(tmp_path, {"corpus.jsonl": line, "passages.jsonl": line})
+    found = find_sources(load_course(tmp_path, "c"))
+    assert [entry.problem for entry in found] == ["two documents are called a"]
+
+
+def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside", {"secret.md": "Secret", "more/a.md": "Secret"})
+    course = write(tmp_path / "course", {"a.md": "Text"})
+    os.symlink(outside / "secret.md", course / "linked.md")
+    os.symlink(outside / "more", course / "folder")
+    os.symlink(course / "a.md", course / "inside.md")
+    os.symlink(course / "nothing.md", course / "broken.md")
+    problems = {s.source_file: s.problem for s in find_sources(load_course(course, "c"))}
+    assert problems == {
+        "a.md": None,
+        "broken.md": "it is a link to a file that does not exist",
+        "folder": "it is a link to something outside the course folder",
+        "inside.md": None,
+        "linked.md": "it is a link to something outside the course folder",
+    }
+    with pytest.raises(UnreadableDocument, match="outside"):
+        read(course, "linked.md")
