@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
+from rag.embedding import Usage
 from rag.errors import EmbeddingError
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -69,7 +70,7 @@ class LocalEmbedder:
     def count_tokens(self, text: str) -> int:
         return len(self._counter.encode(well_formed(text)))
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+    async def embed_passages(self, texts: Sequence[str], usage: Usage | None = None) -> Vectors:
         loop = asyncio.get_running_loop()
         vectors = np.empty((len(texts), self.dimension), np.float32)
         tokens = await loop.run_in_executor(self._passage_threads, self._tokenize, texts)
@@ -79,6 +80,8 @@ class LocalEmbedder:
             vectors[batch] = await loop.run_in_executor(self._passage_threads, self._run, rows)
 
         await asyncio.gather(*(embed(batch) for batch in batches_by_length(tokens)))
+        if usage is not None:
+            usage.add(sum(map(len, tokens)), usd_per_million=0.0)
         return vectors
 
     async def embed_query(self, text: str) -> Vectors:

@@ -66,8 +66,21 @@ class StateRecords(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ForeignCourse:
+    """A course whose vectors another embedding model made: ours cannot search it."""
+
+    book_id: str
+    model: str
+    dimension: int
+
+
 class Storage(Index, StateRecords, Protocol):
     """Both together, as every engine offers them."""
+
+    async def foreign_courses(self) -> list[ForeignCourse]:
+        """What lies beside this collection, under the same prefix."""
+        ...
 
 
 def collection_name(prefix: str, model: str, dimension: int) -> str:

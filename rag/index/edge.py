@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Self, TypeVar, cast
 
 import qdrant_edge as qdrant
@@ -12,7 +13,7 @@ from qdrant_edge import EdgeShard, UpdateOperation
 
 from rag.embedding import Vector
 from rag.errors import FootnoteError, IndexingError
-from rag.index import Candidate, StoredChunk
+from rag.index import Candidate, ForeignCourse, StoredChunk
 from rag.index.payload import (
     BM25,
     CHUNK_INDEXES,
@@ -32,9 +33,11 @@ from rag.index.payload import (
     conditions,
     course_summaries,
     document_terms,
+    foreign_courses,
     in_order_asked,
     in_reading_order,
     ingestion_state,
+    other_state_collections,
     point_ids,
     query_terms,
     state_collection,
@@ -42,6 +45,7 @@ from rag.index.payload import (
     state_point,
     stored_chunk,
 )
+from rag.index.room import check_room
 from rag.terms import Terms
 from rag.types import CourseSummary, IngestionRecord, IngestionState, SearchFilters, now
 
@@ -54,19 +58,25 @@ FLUSH_EVERY_POINTS = 2_000
 WRITE_BATCH = 256
 SCROLL_BATCH = 1_000
 READERS = 4
+REMEMBERED_CHUNKS = 20_000
+"""Reading a chunk's payload takes longer than finding it, and a course's favourites recur."""
 
 
 class EdgeIndex:
     """An `Index` and its `StateRecords` in two folders that this process holds alone."""
 
     def __init__(
-        self, chunks: EdgeShard, state: EdgeShard, collection: str, dimension: int
+        self, folder: Path, chunks: EdgeShard, state: EdgeShard, collection: str, dimension: int
     ) -> None:
+        self._folder = folder
         self._chunks = chunks
         self._state = state
         self._collection = collection
         self._dimension = dimension
         self._unflushed = 0
+        self._remembered: dict[str, StoredChunk] = {}
+        self._writes = 0
+        self._memory = Lock()
         # The engine blocks while it works. It may be read from several threads while one writes.
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="index-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="index-write")
@@ -74,6 +84,7 @@ class EdgeIndex:
     @classmethod
     def open(cls, folder: Path, collection: str, dimension: int) -> Self:
         """Open the collection, or create it where there is none."""
+        check_room(folder)
         chunks = _open_shard(folder / collection, _chunks_config(dimension), CHUNK_INDEXES)
         try:
             path = folder / state_collection(collection)
@@ -81,7 +92,7 @@ class EdgeIndex:
         except IndexingError:
             chunks.close()
             raise
-        return cls(chunks, state, collection, dimension)
+        return cls(folder, chunks, state, collection, dimension)
 
     def close(self) -> None:
         """Finish what is under way and release the folder."""
@@ -139,18 +150,39 @@ class EdgeIndex:
         return in_reading_order(map(_stored, _scroll(self._chunks, conditions(filters), [DENSE])))
 
     def _retrieve(self, ids: Iterable[str]) -> list[StoredChunk]:
-        return [_stored(record) for record in self._chunks.retrieve(list(ids), True, [DENSE])]
+        before = self._writes
+        known = {id: self._remembered.get(id) for id in ids}
+        new = [id for id, stored in known.items() if stored is None]
+        read = [_stored(record) for record in self._chunks.retrieve(list(new), True, [DENSE])]
+        self._remember(read, before)
+        return [stored for stored in known.values() if stored is not None] + read
+
+    def _remember(self, chunks: list[StoredChunk], read_after_write: int) -> None:
+        with self._memory:
+            if read_after_write != self._writes:
+                return  # what was read may just have been replaced
+            if len(self._remembered) + len(chunks) > REMEMBERED_CHUNKS:
+                self._remembered = {}
+            self._remembered |= {stored.chunk.id: stored for stored in chunks}
+
+    def _forget(self, ids: Iterable[str]) -> None:
+        with self._memory:
+            self._writes += 1
+            for id in ids:
+                self._remembered.pop(id, None)
 
     async def write(self, chunks: Sequence[StoredChunk]) -> None:
         for stored in chunks:
             check_dimension(stored.vector, self._dimension)
         for start in range(0, len(chunks), WRITE_BATCH):
             batch = chunks[start : start + WRITE_BATCH]
+            check_room(self._folder)
             await self._write(lambda batch=batch: self._upsert(batch))
 
     def _upsert(self, chunks: Sequence[StoredChunk]) -> None:
         points = [_point(stored) for stored in chunks]
         self._chunks.update(UpdateOperation.upsert_points(points))
+        self._forget(stored.chunk.id for stored in chunks)
         self._unflushed += len(points)
         if self._unflushed >= FLUSH_EVERY_POINTS:
             self._chunks.flush()
@@ -158,8 +190,11 @@ class EdgeIndex:
 
     async def delete(self, ids: Sequence[str]) -> None:
         if points := point_ids(ids):
-            deletion = UpdateOperation.delete_points(list(points))
-            await self._write(lambda: self._chunks.update(deletion))
+            await self._write(lambda: self._remove(points))
+
+    def _remove(self, ids: list[str]) -> None:
+        self._chunks.update(UpdateOperation.delete_points(list(ids)))
+        self._forget(ids)
 
     async def count(self, filters: SearchFilters) -> int:
         request = qdrant.CountRequest(filter=_filter(conditions(filters, available_at=now())))
@@ -191,6 +226,17 @@ class EdgeIndex:
         else:
             deletion = UpdateOperation.delete_points([state_id(book_id, source_file)])
         await self._write(lambda: self._state.update(deletion))
+
+    async def foreign_courses(self) -> list[ForeignCourse]:
+        return await self._read(self._foreign_courses)
+
+    def _foreign_courses(self) -> list[ForeignCourse]:
+        names = (path.name for path in self._folder.iterdir())
+        return [
+            course
+            for name in other_state_collections(self._collection, names)
+            for course in _courses_in(self._folder / name)
+        ]
 
     # --- Off the event loop --------------------------------------------------------------------
 
@@ -243,6 +289,19 @@ def _open_shard(path: Path, config: qdrant.EdgeConfig, indexes: dict[str, FieldK
         # so it runs before there are any.
         shard.optimize()
     return shard
+
+
+def _courses_in(path: Path) -> list[ForeignCourse]:
+    """What another model's state folder lists; one that cannot be opened lists nothing."""
+    try:
+        shard = _open_shard(path, _state_config(), STATE_INDEXES)
+    except IndexingError:
+        return []
+    try:
+        records = list(_scroll(shard, [Equals("kind", "course")], []))
+        return foreign_courses(path.name, [record.payload for record in records])
+    finally:
+        shard.close()
 
 
 def _opening_failure(path: Path, config: qdrant.EdgeConfig, reason: str) -> str:

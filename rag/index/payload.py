@@ -1,6 +1,7 @@
 """What both engines share: how chunks, filters and records look inside Qdrant. No I/O here."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from qdrant_edge import SparseVector
 from rag import terms
 from rag.embedding import Vector
 from rag.errors import IndexingError
-from rag.index import Candidate, StoredChunk
+from rag.index import Candidate, ForeignCourse, StoredChunk
 from rag.terms import Terms
 from rag.types import (
     NAMESPACE,
@@ -190,15 +191,14 @@ def candidates(
     vector: Vector, chunks: Iterable[StoredChunk], bm25: Mapping[str, float]
 ) -> list[Candidate]:
     """Each chunk with its true cosine, whichever list it came from (stored vectors are unit)."""
+    found = list(chunks)
+    if not found:
+        return []
     unit = vector / (float(np.linalg.norm(vector)) or 1.0)
+    cosines: list[float] = (np.stack([stored.vector for stored in found]) @ unit).tolist()
     return [
-        Candidate(
-            chunk=stored.chunk,
-            vector=stored.vector,
-            cosine=float(unit @ stored.vector),
-            bm25=bm25.get(stored.chunk.id, 0.0),
-        )
-        for stored in chunks
+        Candidate(stored.chunk, stored.vector, cosine, bm25.get(stored.chunk.id, 0.0))
+        for stored, cosine in zip(found, cosines, strict=True)
     ]
 
 
@@ -207,6 +207,23 @@ def candidates(
 
 def state_collection(collection: str) -> str:
     return f"{collection}_state"
+
+
+def other_state_collections(collection: str, names: Iterable[str]) -> list[str]:
+    """Of all names, the state collections that share this one's prefix but not its model."""
+    prefix = collection.rsplit("__", 2)[0]
+    form = re.compile(rf"{re.escape(prefix)}__[^_]+__\d+_state")
+    own = state_collection(collection)
+    return sorted(name for name in names if name != own and form.fullmatch(name))
+
+
+def foreign_courses(state_name: str, payloads: Iterable[Payload | None]) -> list[ForeignCourse]:
+    """The courses of such a collection, whose name tells what an old summary does not."""
+    _, model, dimension = state_name.removesuffix("_state").rsplit("__", 2)
+    return [
+        ForeignCourse(course.book_id, course.embedding_model or model, int(dimension))
+        for course in course_summaries(payloads)
+    ]
 
 
 def state_id(book_id: str, source_file: str | None = None) -> str:

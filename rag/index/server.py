@@ -1,19 +1,23 @@
 """The served index: a Qdrant server or cluster that many workers share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from json import JSONDecodeError
+import logging
+from collections.abc import (
+    AsyncIterator,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import TypeVar, cast
 
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.common.client_exceptions import QdrantException
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+from qdrant_client.http.exceptions import UnexpectedResponse
 from qdrant_edge import SparseVector
 
+from rag.backoff import Sleep
 from rag.embedding import Vector
 from rag.errors import IndexingError
-from rag.index import Candidate, StoredChunk
+from rag.index import Candidate, ForeignCourse, StoredChunk
 from rag.index.payload import (
     BM25,
     CHUNK_INDEXES,
@@ -33,9 +37,11 @@ from rag.index.payload import (
     conditions,
     course_summaries,
     document_terms,
+    foreign_courses,
     in_order_asked,
     in_reading_order,
     ingestion_state,
+    other_state_collections,
     point_ids,
     query_terms,
     state_collection,
@@ -43,33 +49,62 @@ from rag.index.payload import (
     state_point,
     stored_chunk,
 )
+from rag.index.requests import Requests
 from rag.terms import Terms
 from rag.types import CourseSummary, IngestionRecord, IngestionState, SearchFilters, now
 
 Item = TypeVar("Item")
 
+logger = logging.getLogger(__name__)
+
 WRITE_BATCH = 128
 READ_BATCH = 500
 CONFLICT = 409
-REJECTED_KEY = (401, 403)
+OLDEST_VERSION = (1, 11)
+"""The first with the query API, IDF and tenants, which all searches here rest on."""
+COURSE_IDF_VERSION = (1, 19)
+"""The first that weighs words within a course; older ones ignore that we ask for it."""
 
 
 class ServerIndex:
     """An `Index` and its `StateRecords` in two collections of a Qdrant server."""
 
-    def __init__(self, client: AsyncQdrantClient, collection: str, dimension: int) -> None:
+    def __init__(
+        self,
+        client: AsyncQdrantClient,
+        collection: str,
+        dimension: int,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         self._client = client
+        self._requests = Requests(client, sleep)
         self._collection = collection
         self._state = state_collection(collection)
         self._dimension = dimension
 
     async def prepare(self) -> None:
         """Create what is missing, and make sure that what is there fits; safe to repeat."""
-        with self._translated():
+        with self._requests.translated():
+            version = (await self._requests.ask(self._client.info)).version
+            self._check_version(version)
             await self._create_collections()
             await self._check_collection()
             await self._create_indexes(self._collection, CHUNK_INDEXES)
             await self._create_indexes(self._state, STATE_INDEXES)
+        if _numbers(version) < COURSE_IDF_VERSION and len(await self.courses()) > 1:
+            logger.warning(
+                "%s is version %s, which weighs the words of all courses together;"
+                " from version 1.19 on each course is searched by its own.",
+                self._requests.server,
+                version,
+            )
+
+    def _check_version(self, version: str) -> None:
+        if _numbers(version) < OLDEST_VERSION:
+            needed = ".".join(map(str, OLDEST_VERSION))
+            raise IndexingError(
+                f"{self._requests.server} is version {version}; Footnote needs {needed} or newer."
+            )
 
     async def _create_collections(self) -> None:
         dense = models.VectorParams(size=self._dimension, distance=models.Distance.COSINE)
@@ -84,18 +119,22 @@ class ServerIndex:
         vectors: dict[str, models.VectorParams],
         sparse: dict[str, models.SparseVectorParams],
     ) -> None:
-        if await self._client.collection_exists(name):
+        if await self._requests.ask(lambda: self._client.collection_exists(name)):
             return
         try:
-            await self._client.create_collection(
-                name, vectors_config=vectors, sparse_vectors_config=sparse
+            await self._requests.ask(
+                lambda: self._client.create_collection(
+                    name, vectors_config=vectors, sparse_vectors_config=sparse
+                )
             )
         except UnexpectedResponse as error:
-            if error.status_code != CONFLICT:  # another worker was faster
+            # Another worker was faster, or our own first try after all.
+            if not _exists_already(error):
                 raise
 
     async def _check_collection(self) -> None:
-        params = (await self._client.get_collection(self._collection)).config.params
+        found = await self._requests.ask(lambda: self._client.get_collection(self._collection))
+        params = found.config.params
         dense = params.vectors.get(DENSE) if isinstance(params.vectors, dict) else None
         if dense is None or BM25 not in (params.sparse_vectors or {}):
             raise IndexingError(
@@ -110,10 +149,14 @@ class ServerIndex:
             )
 
     async def _create_indexes(self, collection: str, indexes: dict[str, FieldKind]) -> None:
-        known = (await self._client.get_collection(collection)).payload_schema
-        for field in indexes.keys() - known.keys():
+        found = await self._requests.ask(lambda: self._client.get_collection(collection))
+        for field in indexes.keys() - found.payload_schema.keys():
             kind = _field_index(indexes[field])
-            await self._client.create_payload_index(collection, field, kind, wait=True)
+            await self._requests.apply(
+                lambda field=field, kind=kind: self._client.create_payload_index(
+                    collection, field, kind, wait=True
+                )
+            )
 
     # --- Index ---------------------------------------------------------------------------------
 
@@ -126,7 +169,7 @@ class ServerIndex:
             query=vector.tolist(), using=DENSE, filter=visible, limit=limit
         )
         words = query_terms(terms)
-        with self._translated():
+        with self._requests.translated():
             if words is None:
                 (near,) = await self._scores([by_meaning])
                 return candidates(vector, await self._retrieve(list(near)), {})
@@ -148,13 +191,15 @@ class ServerIndex:
         return scores
 
     async def _scores(self, requests: list[models.QueryRequest]) -> list[dict[str, float]]:
-        answers = await self._client.query_batch_points(self._collection, requests)
+        answers = await self._requests.ask(
+            lambda: self._client.query_batch_points(self._collection, requests)
+        )
         return [{str(point.id): point.score for point in answer.points} for answer in answers]
 
     async def read(
         self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
     ) -> list[StoredChunk]:
-        with self._translated():
+        with self._requests.translated():
             if ids is not None:
                 return in_order_asked(ids, await self._retrieve(point_ids(ids)))
             if filters is None:
@@ -165,8 +210,10 @@ class ServerIndex:
     async def _retrieve(self, ids: Sequence[str]) -> list[StoredChunk]:
         found: list[StoredChunk] = []
         for batch in _batches(ids, READ_BATCH):
-            records = await self._client.retrieve(
-                self._collection, list(batch), with_payload=True, with_vectors=[DENSE]
+            records = await self._requests.ask(
+                lambda batch=batch: self._client.retrieve(
+                    self._collection, list(batch), with_payload=True, with_vectors=[DENSE]
+                )
             )
             found += map(_stored, records)
         return found
@@ -177,13 +224,15 @@ class ServerIndex:
         matching = _filter(wanted)
         offset = None
         while True:
-            records, offset = await self._client.scroll(
-                collection,
-                scroll_filter=matching,
-                limit=READ_BATCH,
-                offset=offset,
-                with_payload=True,
-                with_vectors=vectors,
+            records, offset = await self._requests.ask(
+                lambda offset=offset: self._client.scroll(
+                    collection,
+                    scroll_filter=matching,
+                    limit=READ_BATCH,
+                    offset=offset,
+                    with_payload=True,
+                    with_vectors=vectors,
+                )
             )
             for record in records:
                 yield record
@@ -193,21 +242,30 @@ class ServerIndex:
     async def write(self, chunks: Sequence[StoredChunk]) -> None:
         for stored in chunks:
             check_dimension(stored.vector, self._dimension)
-        with self._translated():
+        with self._requests.translated():
             for batch in _batches(chunks, WRITE_BATCH):
                 points = [_point(stored) for stored in batch]
-                await self._client.upsert(self._collection, points, wait=True)
+                await self._upsert(self._collection, points)
+
+    async def _upsert(self, collection: str, points: list[models.PointStruct]) -> None:
+        await self._requests.apply(lambda: self._client.upsert(collection, points, wait=True))
 
     async def delete(self, ids: Sequence[str]) -> None:
-        with self._translated():
+        with self._requests.translated():
             for batch in _batches(point_ids(ids), READ_BATCH):
-                points = models.PointIdsList(points=list(batch))
-                await self._client.delete(self._collection, points, wait=True)
+                await self._remove(self._collection, models.PointIdsList(points=list(batch)))
+
+    async def _remove(
+        self, collection: str, points: models.PointIdsList | models.FilterSelector
+    ) -> None:
+        await self._requests.apply(lambda: self._client.delete(collection, points, wait=True))
 
     async def count(self, filters: SearchFilters) -> int:
         visible = _filter(conditions(filters, available_at=now()))
-        with self._translated():
-            answer = await self._client.count(self._collection, count_filter=visible, exact=True)
+        with self._requests.translated():
+            answer = await self._requests.ask(
+                lambda: self._client.count(self._collection, count_filter=visible, exact=True)
+            )
         return answer.count
 
     # --- StateRecords --------------------------------------------------------------------------
@@ -220,16 +278,19 @@ class ServerIndex:
         return ingestion_state(book_id, self._collection, payloads)
 
     async def _records(self, condition: Condition) -> list[Payload | None]:
-        with self._translated():
-            records = self._scroll(self._state, [condition], [])
-            return [record.payload async for record in records]
+        with self._requests.translated():
+            return await self._payloads(self._state, condition)
+
+    async def _payloads(self, collection: str, condition: Condition) -> list[Payload | None]:
+        records = self._scroll(collection, [condition], [])
+        return [record.payload async for record in records]
 
     async def save(self, entry: IngestionRecord | CourseSummary) -> None:
         id, payload = state_point(entry)
         vectors: dict[str, models.Vector] = {PLACEHOLDER: PLACEHOLDER_VALUE}
         point = models.PointStruct(id=id, vector=vectors, payload=payload)
-        with self._translated():
-            await self._client.upsert(self._state, [point], wait=True)
+        with self._requests.translated():
+            await self._upsert(self._state, [point])
 
     async def forget(self, book_id: str, source_file: str | None = None) -> None:
         leaving: models.FilterSelector | models.PointIdsList
@@ -237,34 +298,32 @@ class ServerIndex:
             leaving = models.FilterSelector(filter=_filter([Equals("book_id", book_id)]))
         else:
             leaving = models.PointIdsList(points=[state_id(book_id, source_file)])
-        with self._translated():
-            await self._client.delete(self._state, leaving, wait=True)
+        with self._requests.translated():
+            await self._remove(self._state, leaving)
 
-    # --- Errors --------------------------------------------------------------------------------
-
-    @contextmanager
-    def _translated(self) -> Generator[None]:
-        try:
-            yield
-        except ResponseHandlingException as error:
-            raise IndexingError(f"{self._server} cannot be reached. Is it running?") from error
-        except UnexpectedResponse as error:
-            raise IndexingError(f"{self._server} {_refusal(error)}.") from error
-        except QdrantException as error:
-            raise IndexingError(f"{self._server} is overloaded; try again later.") from error
-        except JSONDecodeError as error:
-            raise IndexingError(f"What answers as {self._server} is not Qdrant.") from error
-
-    @property
-    def _server(self) -> str:
-        options = self._client.init_options
-        return f"Qdrant at {options['url'] or options['host'] or options['location']}"
+    async def foreign_courses(self) -> list[ForeignCourse]:
+        with self._requests.translated():
+            found = (await self._requests.ask(self._client.get_collections)).collections
+            names = other_state_collections(self._collection, [entry.name for entry in found])
+            return [
+                course
+                for name in names
+                for course in foreign_courses(
+                    name, await self._payloads(name, Equals("kind", "course"))
+                )
+            ]
 
 
-def _refusal(error: UnexpectedResponse) -> str:
-    if error.status_code in REJECTED_KEY:
-        return "rejected the API key"
-    return f"refused a request with status {error.status_code} {error.reason_phrase}".rstrip()
+def _exists_already(error: UnexpectedResponse) -> bool:
+    return error.status_code == CONFLICT or b"already exists" in error.content
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    """Major and minor; a development build without numbers counts as the newest."""
+    parts = version.split(".")[:2]
+    if len(parts) < 2 or not all(part.isdecimal() for part in parts):
+        return (999, 0)
+    return int(parts[0]), int(parts[1])
 
 
 # --- Between our types and the client's --------------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from rag.ingestion.markdown import Block
+from rag.ingestion.blocks import Block
 from rag.ingestion.sections import Section
 
 MIN_CHARACTERS = 10
@@ -115,13 +115,17 @@ def _pack(
 
 def _split(block: Block, room: int, meter: _Meter) -> Iterator[tuple[str, int]]:
     frame = meter.tokens(block.head) + meter.tokens(block.tail) if block.head else 0
-    if frame > room // 2:
-        block, frame = Block(block.text), 0  # a table whose header fills the passage
+    opening = meter.tokens(block.opening) + meter.joint if block.opening and block.parts else 0
+    if frame + opening > room // 2:
+        # A table whose header, or a name that by itself, fills the passage.
+        block, frame, opening = Block(block.text), 0, 0
     parts = block.parts or _parts_of_text(block.text, room, meter)
     joiner = block.joiner if block.parts else " "
-    for text, tokens in _pack(parts, room - frame, meter, joiner):
+    above = block.opening if opening else ""
+    for text, tokens in _pack(parts, room - frame - opening, meter, joiner):
         if text.strip():
-            yield f"{block.head}{text}{block.tail}", tokens + frame
+            yield f"{above}{block.head}{text}{block.tail}", tokens + frame + opening
+            above, opening = "", 0
 
 
 def _parts_of_text(text: str, room: int, meter: _Meter) -> Iterator[Block]:

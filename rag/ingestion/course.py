@@ -9,22 +9,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rag.errors import CourseError
+from rag.ingestion.contents import Contents, read_contents
 from rag.ingestion.hierarchy import readable
 from rag.ingestion.links import UrlStyle
 
 COURSE_FILE = "course.toml"
-LESSON_SUFFIXES = {".md", ".mdx"}
+LESSON_SUFFIXES = {".md", ".mdx", ".rmd", ".qmd", ".rst", ".ipynb"}
 PASSAGE_FILES = {"corpus.jsonl", "passages.jsonl"}
 # A table of contents and repository manners are no course material.
-NOT_LESSONS = {"SUMMARY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"}
+NOT_LESSONS = {
+    "SUMMARY.md",
+    "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md",
+    "SECURITY.md",
+    "SUPPORT.md",
+    "LICENSE.md",
+    "AGENTS.md",
+}
 NOT_COURSE_FOLDERS = {"node_modules", "__pycache__"}
 # Raise it when pages are cut differently, so that unchanged files are read again.
-CHUNKING_VERSION = 1
+CHUNKING_VERSION = 2
 _COURSE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -36,7 +44,7 @@ class CourseSettings(BaseModel):
     id: str | None = None
     title: str | None = Field(default=None, min_length=1)
     base_url: str | None = None
-    url_style: UrlStyle = "docusaurus"
+    url_style: UrlStyle | None = None
     modules: dict[str, str] = Field(default_factory=dict)
     chapters: dict[int, str] = Field(default_factory=dict)
     include: list[str] = Field(default_factory=list)
@@ -63,20 +71,25 @@ class Course:
     url_style: UrlStyle = "docusaurus"
     modules: dict[str, str] = field(default_factory=dict[str, str])
     chapters: dict[int, str] = field(default_factory=dict[int, str])
-    labels: dict[str, str] = field(default_factory=dict[str, str])
-    """Folder → its name in the site's sidebar (`_category_.json`)."""
+    contents: Contents = field(default_factory=Contents)
     whole: bool = True
     """False for one lesson file: the course's other files are not gone, only not looked at."""
 
-    def fingerprint(self, folder: str) -> str:
-        """Changes when a setting changes what is stored of the files of this folder."""
+    def fingerprint(self, file: str) -> str:
+        """Changes when a setting changes what is stored of this file."""
+        folder = PurePosixPath(file).parent.as_posix()
+        labels, openings = self.contents.labels, self.contents.openings
+        listed = self.contents.entries.get(file)
         settings = [
             CHUNKING_VERSION,
             self.base_url,
             self.url_style,
             self.modules,
             {str(number): title for number, title in self.chapters.items()},
-            {name: label for name, label in self.labels.items() if _holds(name, folder)},
+            {name: label for name, label in labels.items() if _holds(name, folder)},
+            {name: title for name, title in openings.items() if _holds(name, folder)},
+            self.contents.site_root if self.base_url else "",
+            [listed.title, listed.chapter, listed.number] if listed else [],
         ]
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
@@ -95,17 +108,19 @@ def load_course(path: Path, course_id: str | None) -> Course:
     name = path.name if path.is_dir() else path.stem
     files = sorted(_lessons(root, settings)) if path.is_dir() else [path.name]
     if not files or (path.is_file() and not _is_lesson(PurePosixPath(path.name))):
-        raise CourseError(f"There are no lessons (Markdown, MDX or corpus.jsonl) in {path}.")
+        kinds = "Markdown, reStructuredText, notebooks or corpus.jsonl"
+        raise CourseError(f"There are no lessons ({kinds}) in {path}.")
+    contents = read_contents(root, files) if path.is_dir() else Contents()
     return Course(
         id=_valid_id(course_id or settings.id or _derived_id(name)),
         title=settings.title or readable(name),
         root=root,
         files=tuple(files),
         base_url=settings.base_url,
-        url_style=settings.url_style,
+        url_style=settings.url_style or contents.url_style,
         modules=settings.modules,
         chapters=settings.chapters,
-        labels=dict(_labels(root)) if path.is_dir() else {},
+        contents=contents,
         whole=path.is_dir() or path.name in PASSAGE_FILES,
     )
 
@@ -136,7 +151,7 @@ def _valid_id(course_id: str) -> str:
 
 
 def _lessons(root: Path, settings: CourseSettings) -> Iterator[str]:
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(root, onerror=unreadable_folder):
         here = Path(folder)
         linked = [name for name in folders if (here / name).is_symlink()]
         folders[:] = [n for n in folders if _is_course_folder(n) and n not in linked]
@@ -145,9 +160,13 @@ def _lessons(root: Path, settings: CourseSettings) -> Iterator[str]:
             if _is_lesson(path) and _is_wanted(path, settings):
                 yield str(path)
         for name in linked:
-            target = (here / name).resolve()
-            if _is_course_folder(name) and not target.is_relative_to(root):
+            if _is_course_folder(name) and not (here / name).resolve().is_relative_to(root):
                 yield (here / name).relative_to(root).as_posix()
+
+
+def unreadable_folder(error: OSError) -> None:
+    """Not to see a folder would mean to take its lessons for deleted."""
+    raise CourseError(f"The folder {error.filename} cannot be read: {error.strerror}.") from error
 
 
 def _is_course_folder(name: str) -> bool:
@@ -173,14 +192,3 @@ def _matches(path: PurePosixPath, patterns: list[str]) -> bool:
         fnmatchcase(text, pattern) or fnmatchcase(f"/{text}", f"/{pattern}".replace("/**/", "*/"))
         for pattern in patterns
     )
-
-
-def _labels(root: Path) -> Iterator[tuple[str, str]]:
-    for file in sorted(root.rglob("_category_.json")):
-        try:
-            content: Any = json.loads(file.read_text("utf-8"))
-        except (ValueError, OSError):
-            continue  # a broken sidebar entry costs a name, not the course
-        label = cast(dict[str, Any], content).get("label") if isinstance(content, dict) else None
-        if isinstance(label, str) and label.strip():
-            yield file.parent.relative_to(root).as_posix(), label.strip()

@@ -9,7 +9,17 @@ from rag.ingestion.links import INDEX_PAGES, strip_number_prefix
 
 DEFAULT_MODULE = "main"
 # Folders that hold a course but name no chapter of it.
-CONTAINERS = {"src", "docs", "doc", "content", "book", "lessons", "chapters", "translations"}
+CONTAINERS = {
+    "src",
+    "source",
+    "docs",
+    "doc",
+    "content",
+    "book",
+    "lessons",
+    "chapters",
+    "translations",
+}
 _LEADING_NUMBER = re.compile(r"^(\d{1,3})(?=[-_. ]|$)")
 _CHAPTER_AND_LESSON = re.compile(
     r"^ch(?:ap(?:ter)?)?[-_ ]?(\d{1,3})(?:[-_.](\d{1,3})(?!\d))?", re.I
@@ -54,7 +64,7 @@ def page_name(source_file: str) -> str:
 
 def readable(name: str) -> str:
     """`01-what-is-ros2` → `What is ros2`: a file or folder name as a person would write it."""
-    stem = re.sub(r"\.(md|mdx|jsonl)$", "", name, flags=re.I)
+    stem = re.sub(r"\.(md|mdx|rmd|qmd|rst|ipynb|jsonl)$", "", name, flags=re.I)
     words = re.sub(r"[-_\s]+", " ", _PREFIX.sub("", stem) or stem).strip()
     return words[:1].upper() + words[1:] or name
 

@@ -120,11 +120,13 @@ def page_url(
     style: UrlStyle,
     slug: str | None = None,
     doc_id: str | None = None,
+    site_root: str = "",
 ) -> str:
     """The page on the course's site, or on our own reader when the course has no site."""
     if base_url is None:
         return f"/read/{quote(course_id)}/{quote(source_file)}"
-    return base_url.rstrip("/") + "/" + quote(page_path(source_file, style, slug, doc_id))
+    below = source_file.removeprefix(f"{site_root}/") if site_root else source_file
+    return base_url.rstrip("/") + "/" + quote(page_path(below, style, slug, doc_id))
 
 
 def section_url(page: str, anchor: str) -> str:

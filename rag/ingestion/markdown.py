@@ -6,8 +6,7 @@ description, and tags, imports, comments and diagrams disappear.
 
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
@@ -15,6 +14,16 @@ from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.container import container_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
+from rag.ingestion.blocks import (
+    Block,
+    Heading,
+    RawSection,
+    framed,
+    item_list,
+    listing,
+    table,
+    titled,
+)
 from rag.ingestion.links import split_heading_id
 
 _FENCED_OR = r"(?ms)(^[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^[ \t>]*(?P=fence)[`~]*[ \t]*$)|"
@@ -28,43 +37,12 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 _IMAGE_TAG = re.compile(r"<img\b[^>]*?\balt=(?:\"([^\"]*)\"|'([^']*)')[^>]*>", re.I)
 _BREAK_TAG = re.compile(r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|summary|h[1-6])\s*>", re.I)
 _TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s(?:\"[^\"]*\"|'[^']*'|\{[^}]*\}|[^>\"'{])*)?/?>|<>|</>")
+_DIAGRAM_MARK = re.compile(r"`[\[({][^`\n]*[\])}]`")
+LAYOUT = "layout"
+"""A container of this name groups what it holds and says nothing itself."""
 _NOT_PROSE = {"mermaid", "eval_rst"}
 
 _Renderer = Callable[[Iterable[SyntaxTreeNode]], str]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A piece of a page that stays whole where it fits; else its parts stand on their own.
-
-    What is cut off its parts is put between `head` and `tail` again, so that a long listing
-    becomes several listings and each part of a long table has the header row.
-    """
-
-    text: str
-    parts: tuple["Block", ...] = ()
-    joiner: str = "\n\n"
-    head: str = ""
-    tail: str = ""
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading of the page, with its own anchor still in `raw` (`Title {#anchor}`)."""
-
-    level: int
-    text: str
-    raw: str
-    leads: bool = False
-    """Whether it stands above everything else on the page."""
-
-
-@dataclass(frozen=True)
-class RawSection:
-    """What stands under one heading, or above the first."""
-
-    heading: Heading | None
-    blocks: list[Block] = field(default_factory=list["Block"])
 
 
 def _parser() -> MarkdownIt:
@@ -126,7 +104,7 @@ def _block(node: SyntaxTreeNode) -> Block:
         case "table":
             return _table(node)
         case "blockquote":
-            return _framed(_nested(node), "> ")
+            return framed(_nested(node), "> ")
         case "container_admonition" | "admonition":
             return _admonition(node)
         case "html_block":
@@ -145,8 +123,8 @@ def _nested(node: SyntaxTreeNode) -> list[Block]:
 
 def _paragraph(node: SyntaxTreeNode) -> str:
     source = node.children[0].content
-    if _EXPORT.match(source):
-        return ""
+    if _EXPORT.match(source) or not source.strip(" :\t"):
+        return ""  # code of the page, or the end of a container that was closed already
     if _IMPORT.search(source) and not _IMPORT.sub("", source).strip():
         return ""
     if "{{" in source and not _DIRECTIVE.sub("", source).strip():
@@ -156,15 +134,13 @@ def _paragraph(node: SyntaxTreeNode) -> str:
 
 
 def _listing(node: SyntaxTreeNode) -> Block:
-    info = node.info.strip()
-    code = _DIRECTIVE.sub("", node.content).strip("\n")
-    language = re.split(r"[\s,{]", info, maxsplit=1)[0]
-    if language.lower().strip("{}") in _NOT_PROSE or not code.strip():
+    language = re.split(r"[\s,{]", node.info.strip(), maxsplit=1)[0]
+    if language.lower().strip("{}") in _NOT_PROSE:
         return Block("")
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`{3,}", code)), 3)
-    head, tail = f"{fence}{language}\n", f"\n{fence}"
-    lines = tuple(Block(line) for line in code.split("\n"))
-    return Block(f"{head}{code}{tail}", lines, joiner="\n", head=head, tail=tail)
+    code = _DIRECTIVE.sub("", node.content)
+    if language == "aquascope":  # Rust with marks for a diagram
+        language, code = "rust", _DIAGRAM_MARK.sub("", code)
+    return listing(code, language)
 
 
 def _list(node: SyntaxTreeNode) -> Block:
@@ -175,31 +151,13 @@ def _list(node: SyntaxTreeNode) -> Block:
         children = _nested(item)
         if children:
             tight = all(child.hidden for child in item.children if child.type == "paragraph")
-            items.append(_framed(children, marker, "\n" if tight else "\n\n"))
-    return Block("\n".join(item.text for item in items), tuple(items), joiner="\n")
-
-
-def _framed(children: Sequence[Block], marker: str, joiner: str = "\n\n") -> Block:
-    """Blocks under a list marker, or each line behind a quotation mark."""
-    text = joiner.join(child.text for child in children)
-    rest = "> " if marker == "> " else " " * len(marker)
-    indented = text.replace("\n", f"\n{rest}")
-    framed = re.sub(r"(?m)[ \t]+$", "", marker + indented)
-    parts = tuple(children) if len(children) > 1 or (children and children[0].parts) else ()
-    return Block(framed, parts)
+            items.append(framed(children, marker, "\n" if tight else "\n\n"))
+    return item_list(items)
 
 
 def _table(node: SyntaxTreeNode) -> Block:
-    rows = [_row(row) for group in node.children for row in group.children]
-    columns = len(node.children[0].children[0].children)
-    head = rows[0] + "\n" + "|" + "---|" * columns + "\n"
-    body = tuple(Block(row) for row in rows[1:])
-    return Block(head + "\n".join(rows[1:]), body, joiner="\n", head=head)
-
-
-def _row(row: SyntaxTreeNode) -> str:
-    cells = (" ".join(_inline(_children(cell)).split()) for cell in row.children)
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    rows = [row for group in node.children for row in group.children]
+    return table([[_inline(_children(cell)) for cell in row.children] for row in rows])
 
 
 def _admonition(node: SyntaxTreeNode) -> Block:
@@ -209,13 +167,13 @@ def _admonition(node: SyntaxTreeNode) -> Block:
         if child.type != "admonition_title"
         for block in _blocks(child)
     ]
-    title = _admonition_title(node)
-    blocks = [Block(f"**{title}**"), *children] if children else []
-    return Block("\n\n".join(block.text for block in blocks), tuple(blocks))
+    return titled(_admonition_title(node), children) if children else Block("")
 
 
 def _admonition_title(node: SyntaxTreeNode) -> str:
     """`note Title`, `note[Title]` or `note "Title"`, else the kind itself: `Note`."""
+    if node.info.strip() == LAYOUT:
+        return ""
     kind, _, title = re.sub(r"[\[{\"]", " ", node.info.strip(), count=1).partition(" ")
     title = re.sub(r"[\]}\"]\s*$", "", title.strip()).strip()
     return title or kind.capitalize()

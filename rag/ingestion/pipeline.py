@@ -12,21 +12,16 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
-from rag.embedding import Embedder, Vector
+from rag.embedding import Embedder, Usage, Vector
 from rag.errors import FootnoteError, IngestionError
 from rag.index import Index, StateRecords, StoredChunk
+from rag.ingestion.advice import advice
 from rag.ingestion.assembly import make_chunks, piece_ids, with_history
 from rag.ingestion.chunking import Piece, cut
 from rag.ingestion.course import LESSON_SUFFIXES, PASSAGE_FILES, Course
 from rag.ingestion.hierarchy import Numbers, Place, assign
-from rag.ingestion.loaders import (
-    Document,
-    Source,
-    UnreadableDocument,
-    declared_numbers,
-    find_sources,
-    read_document,
-)
+from rag.ingestion.loaders import Document, declared_numbers, read_document
+from rag.ingestion.sources import Source, UnreadableDocument, find_sources
 from rag.types import (
     CourseSummary,
     DocumentChunk,
@@ -126,6 +121,7 @@ class _Run:
     holders: dict[str, set[str]] = field(default_factory=lambda: defaultdict[str, set[str]](set))
     """Chunk id → files that hold it, once everything read so far is stored."""
     chunks_done: int = 0
+    usage: Usage = field(default_factory=Usage)
 
     async def complete(self) -> IngestionJob:
         self._report(status="running", mode=self.mode, started_at=now())
@@ -139,6 +135,7 @@ class _Run:
             if waiting >= GROUP_CHUNKS or len(group) >= GROUP_FILES or not self.queue:
                 await self._store_group(group)
                 group = []
+        self._check_something_was_read()
         for file in sorted(self.gone):
             await self._remove(file)
         if self.mode == "recreate":
@@ -156,7 +153,12 @@ class _Run:
         return self.job
 
     def _report(self, **changes: Any) -> None:
-        self.job = IngestionJob.model_validate(self.job.model_dump() | changes)
+        cost = self.usage.cost_usd
+        spent = {
+            "tokens_embedded": self.usage.tokens,
+            "cost_usd": None if cost is None else round(cost, 8),
+        }
+        self.job = IngestionJob.model_validate(self.job.model_dump() | spent | changes)
         progress = Progress(len(self.done), self.job.files_discovered, self.chunks_done)
         self.on_progress(self.job, progress)
 
@@ -166,12 +168,21 @@ class _Run:
         self.done.add(file)
         self._report(files_failed=self.job.files_failed + 1, failures=failures)
 
+    def _check_something_was_read(self) -> None:
+        """A course of which nothing can be read is more likely a mistake than the new course."""
+        if self.failed and len(self.failed) == len(self.sources):
+            first = self.job.failures[0]
+            more = f" ({len(self.failed)} files in all)" if len(self.failed) > 1 else ""
+            raise IngestionError(
+                f"Nothing could be read: {first.source_file}: {first.reason}{more}."
+            )
+
     # --- Planning ------------------------------------------------------------------------------
 
     async def _plan(self) -> None:
         """Which files are to be read, where unnumbered ones belong, and which files are gone."""
         found = await asyncio.to_thread(find_sources, self.course)
-        self._report(files_discovered=len(found))
+        self._report(files_discovered=len(found), warnings=advice(found))
         self.sources = {source.source_file: source for source in found}
         self.records = dict((await self.state.load(self.course.id)).records)
         for file, record in self.records.items():
@@ -198,7 +209,10 @@ class _Run:
         for file in declared:
             self._queue(file)
         for file in sorted(self.gone):
-            self._queue_heirs(file, self.records[file].chunk_ids)
+            if self._queue_heirs(file, self.records[file].chunk_ids):
+                # Should it be back before this run ends, it must not pass for unchanged: by then
+                # its heirs may own what was its own.
+                await self._save(self.records[file].model_copy(update={"file_hash": UNFINISHED}))
 
     def _is_due(self, source: Source) -> bool:
         record = self.records.get(source.source_file)
@@ -284,7 +298,10 @@ class _Run:
             self.holders[id].discard(file)
         for id in new:
             self.holders[id].add(file)
-        return self._queue_heirs(file, old ^ new)
+        # After a run that broke off, who owns which of its chunks is not known.
+        record = self.records.get(file)
+        unsettled = record is not None and record.file_hash == UNFINISHED
+        return self._queue_heirs(file, old | new if unsettled else old ^ new)
 
     def _owns(self, file: str, id: str) -> bool:
         """The first path that holds a chunk owns it, and it stands in that file's chain."""
@@ -333,7 +350,8 @@ class _Run:
     async def _store_group(self, group: list[_Prepared]) -> None:
         chunks = [chunk for file in group for chunk in file.unembedded]
         if chunks:
-            rows = await self.embedder.embed_passages([chunk.embedding_input for chunk in chunks])
+            texts = [chunk.embedding_input for chunk in chunks]
+            rows = await self.embedder.embed_passages(texts, self.usage)
             embedded = {chunk.id: row for chunk, row in zip(chunks, rows, strict=True)}
         else:
             embedded = {}
@@ -402,6 +420,7 @@ class _Run:
                 last_full_ingest=now() if full else state.last_full_ingest,
                 last_incremental_update=state.last_incremental_update if full else now(),
                 total_chunks=state.total_chunks,
+                embedding_model=self.embedder.model,
             )
         )
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from rag.ingestion.blocks import Block, Heading, RawSection
 from rag.ingestion.links import UrlStyle, anchors
-from rag.ingestion.markdown import Block, Heading, RawSection
 
 
 @dataclass(frozen=True)

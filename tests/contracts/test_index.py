@@ -2,18 +2,21 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from qdrant_client import AsyncQdrantClient
+from qdrant_client import AsyncQdrantClient, models
 
 from rag.embedding import Vector
 from rag.errors import IndexingError
 from rag.index import Candidate, Index, StateRecords, StoredChunk
 from rag.index.edge import EdgeIndex
+from rag.index.payload import CHUNK_INDEXES
 from rag.index.server import ServerIndex
 from rag.types import (
     CourseSummary,
@@ -24,6 +27,8 @@ from rag.types import (
     parent_id,
 )
 from tests.factories import make_chunk
+from tests.integration.qdrant_server import QDRANT_KEY, start_qdrant
+from tests.integration.slack_stand_in import wait_for
 
 DIMENSION = 8
 COURSE = SearchFilters(book_id="robotics")
@@ -43,18 +48,56 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeIndex]:
     index.close()
 
 
-@pytest.fixture(params=["edge", "server"])
-async def engine(request: pytest.FixtureRequest, edge: EdgeIndex) -> AsyncIterator[Engine]:
-    if request.param == "server":
+@pytest.fixture(scope="module")
+def qdrant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real server."""
+    with start_qdrant(tmp_path_factory.mktemp("qdrant")) as address:
+        yield address
+
+
+@pytest.fixture(
+    params=["edge", "server in memory", pytest.param("server", marks=pytest.mark.system)]
+)
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    if request.param == "server in memory":
         client = AsyncQdrantClient(":memory:")
         yield await _served(client)
         await client.close()
         return
-    yield edge
+    if request.param == "edge":
+        index: Engine = request.getfixturevalue("edge")
+        yield index
+        await _emptied(index)
+        return
+    async with _real_client(request.getfixturevalue("qdrant")) as client:
+        index = await wait_for(lambda: _once_up(client))
+        yield index
+        await _emptied(index)
+
+
+async def _emptied(index: Engine) -> None:
     for book in BOOKS:
-        found = await edge.read(filters=SearchFilters(book_id=book))
-        await edge.delete([item.chunk.id for item in found])
-        await edge.forget(book)
+        found = await index.read(filters=SearchFilters(book_id=book))
+        await index.delete([item.chunk.id for item in found])
+        await index.forget(book)
+
+
+@asynccontextmanager
+async def _real_client(address: str, key: str = QDRANT_KEY) -> AsyncGenerator[AsyncQdrantClient]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+        client = AsyncQdrantClient(url=address, api_key=key, check_compatibility=False)
+    yield client
+    await client.close()
+
+
+async def _once_up(client: AsyncQdrantClient) -> ServerIndex | None:
+    try:
+        return await _served(client)
+    except IndexingError as error:
+        if "cannot be reached" not in str(error):
+            raise
+    return None
 
 
 async def _served(client: AsyncQdrantClient) -> ServerIndex:
@@ -437,6 +480,11 @@ def _books(found: Sequence[Candidate]) -> set[str]:
     return {candidate.chunk.metadata.book_id for candidate in found}
 
 
+@pytest.mark.parametrize(
+    "engine",
+    ["edge", "server in memory"],  # a server can do it from version 1.19 on; the real one is older
+    indirect=True,
+)
 async def test_another_course_does_not_change_how_rare_a_word_is(engine: Engine) -> None:
     await engine.write([stored("The kinematics of an arm."), stored("An arm of steel.")])
     (before,) = [c for c in await find(engine, "kinematics") if c.bm25]
@@ -553,3 +601,48 @@ async def test_chunks_of_a_course_may_share_a_text(engine: Engine) -> None:
     chunks: list[DocumentChunk] = [make_chunk("The same words.", lesson=n) for n in (1, 2)]
     await engine.write([StoredChunk(chunk, NORTH) for chunk in chunks])
     assert await engine.count(COURSE) == 2
+
+
+# --- Only a real server can show it -------------------------------------------------------------
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("engine", ["server"], indirect=True)
+async def test_a_real_server_has_every_index_and_knows_the_tenants(
+    engine: Engine, qdrant: str
+) -> None:
+    async with _real_client(qdrant) as client:
+        described = await client.get_collection("chunks")
+        schema = described.payload_schema
+        vectors = described.config.params
+    assert schema.keys() == CHUNK_INDEXES.keys()
+    assert schema["book_id"].params == models.KeywordIndexParams(
+        type=models.KeywordIndexType.KEYWORD, is_tenant=True
+    )
+    assert isinstance(vectors.vectors, dict)
+    assert vectors.vectors.keys() == {"dense"}
+    assert vectors.sparse_vectors
+    assert vectors.sparse_vectors["bm25"].modifier == models.Modifier.IDF
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("engine", ["server"], indirect=True)
+async def test_a_real_server_rejects_a_wrong_key(engine: Engine, qdrant: str) -> None:
+    async with _real_client(qdrant, "wrong") as client:
+        with pytest.raises(IndexingError, match=rf"^Qdrant at {qdrant} rejected the API key\.$"):
+            await _served(client)
+
+
+@pytest.mark.system
+async def test_a_real_server_that_dies_and_returns(tmp_path: Path) -> None:
+    """A write that meets the outage is told so or waits it out; what was written is still there."""
+    with start_qdrant(tmp_path) as address:
+        async with _real_client(address) as client:
+            await (await wait_for(lambda: _once_up(client))).write(scattered(300))
+    async with _real_client(address) as client:
+        with pytest.raises(IndexingError, match="cannot be reached"):
+            await ServerIndex(client, "chunks", DIMENSION).count(COURSE)
+    with start_qdrant(tmp_path) as address:
+        async with _real_client(address) as client:
+            index = await wait_for(lambda: _once_up(client))
+            assert await index.count(COURSE) == 300

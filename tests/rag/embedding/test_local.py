@@ -2,7 +2,11 @@
 
 import asyncio
 import json
+import os
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -189,6 +193,14 @@ async def test_queries_and_passages_do_not_disturb_each_other(embedder: LocalEmb
     assert_close(np.array(queries), VECTORS)
 
 
+async def test_passages_are_embedded_on_all_cores(tiny_model: Path):
+    before = set(threading.enumerate())
+    embedder = LocalEmbedder.load(tiny_model)
+    await embedder.embed_passages([LONG_TEXT] * 200)
+    started = set(threading.enumerate()) - before
+    assert sum(thread.name.startswith("embed-passages") for thread in started) == os.cpu_count()
+
+
 async def test_a_query_does_not_queue_behind_passages(embedder: LocalEmbedder):
     passages = asyncio.create_task(embedder.embed_passages([LONG_TEXT] * 32))
     await asyncio.sleep(0.05)
@@ -260,6 +272,17 @@ def test_a_folder_model_may_pool_by_cls(tiny_model: Path, config: dict[str, Any]
     assert read_config(tiny_model).pooling == "mean"
     write_json(tiny_model / "1_Pooling" / "config.json", **config)
     assert read_config(tiny_model).pooling == "cls"
+
+
+def test_neither_torch_nor_sentence_transformers_is_loaded():
+    """A module that is None cannot be imported."""
+    program = (
+        "import sys; sys.modules |= dict.fromkeys(['torch', 'transformers',"
+        " 'sentence_transformers'])\n"
+        "from rag.embedding.local import LocalEmbedder; print(LocalEmbedder.load().dimension)"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert run.stdout.strip() == b"384"
 
 
 def test_the_session_owns_its_weights(tiny_model: Path):

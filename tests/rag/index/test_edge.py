@@ -13,7 +13,7 @@ import pytest
 
 from rag.embedding import Vector
 from rag.errors import IndexingError
-from rag.index import StoredChunk
+from rag.index import ForeignCourse, StoredChunk
 from rag.index.edge import EdgeIndex
 from rag.types import CourseSummary, SearchFilters
 from tests.factories import make_chunk
@@ -162,3 +162,56 @@ async def test_the_log_is_cut_while_writing_goes_on(index: EdgeIndex, tmp_path: 
 
 def _bytes_on_disk(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
+
+
+# --- Chunks that are kept in memory --------------------------------------------------------------
+
+
+async def found_versions(index: EdgeIndex) -> list[int]:
+    found = await index.search(ANY, {"passage": 1.0}, COURSE, 5)
+    return [candidate.chunk.metadata.version for candidate in found]
+
+
+async def test_a_chunk_that_was_found_before_is_read_anew_once_it_is_replaced(
+    index: EdgeIndex,
+) -> None:
+    first = make_chunk("Passage to replace.")
+    again = make_chunk("Passage to replace.", version=2)
+    await index.write([StoredChunk(first, ANY)])
+    assert await found_versions(index) == [1]
+    await index.write([StoredChunk(again, ANY)])
+    assert await found_versions(index) == [2]
+    assert [stored.chunk for stored in await index.read(ids=[first.id])] == [again]
+
+
+async def test_a_chunk_that_was_found_before_is_gone_once_it_is_deleted(index: EdgeIndex) -> None:
+    chunk = make_chunk("Passage to delete.")
+    await index.write([StoredChunk(chunk, ANY)])
+    assert await found_versions(index) == [1]
+    await index.delete([chunk.id])
+    assert await found_versions(index) == []
+    assert await index.read(ids=[chunk.id]) == []
+
+
+async def test_readers_beside_a_writer_never_keep_what_was_replaced(index: EdgeIndex) -> None:
+    for version in range(1, 40):
+        chunk = make_chunk("Passage that changes all the time.", version=version)
+        reading = [asyncio.create_task(found_versions(index)) for _ in range(4)]
+        await index.write([StoredChunk(chunk, ANY)])
+        await asyncio.gather(*reading)
+        assert await found_versions(index) == [version]
+
+
+async def test_courses_of_other_models_lie_beside_ours(tmp_path: Path) -> None:
+    for name, size in (("books__embed-v4-0__5", 5), ("notes__minilm__4", 4)):
+        other = EdgeIndex.open(tmp_path, name, size)
+        await other.save(
+            CourseSummary(book_id="robotics", title="Robots", embedding_model="embed-v4.0")
+        )
+        other.close()
+    (tmp_path / "books__broken__7_state").mkdir()
+    (tmp_path / "books__broken__7_state" / "edge_config.json").write_text("{ damaged")
+    ours = EdgeIndex.open(tmp_path, "books__minilm__4", DIMENSION)
+    assert await ours.foreign_courses() == [ForeignCourse("robotics", "embed-v4.0", 5)]
+    assert await ours.courses() == []
+    ours.close()

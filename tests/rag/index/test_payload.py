@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rag.errors import IndexingError
+from rag.index import ForeignCourse
 from rag.index.payload import (
     CHUNK_INDEXES,
     AnyOf,
@@ -18,13 +19,15 @@ from rag.index.payload import (
     conditions,
     course_summaries,
     document_terms,
+    foreign_courses,
     ingestion_state,
+    other_state_collections,
     point_ids,
     query_terms,
     state_id,
     stored_chunk,
 )
-from rag.types import SearchFilters
+from rag.types import CourseSummary, SearchFilters
 from tests.factories import make_chunk
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -98,6 +101,31 @@ def test_a_damaged_record_is_a_clear_error() -> None:
         course_summaries([{"kind": "course"}])
     with pytest.raises(IndexingError, match="damaged"):
         ingestion_state("b", "chunks", [{"kind": "file", "source_file": "a.md"}])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_another"),
+    [
+        ("books__embed-v4-0__1536_state", True),
+        ("books__all-minilm-l6-v2__256_state", True),
+        ("books__all-minilm-l6-v2__384_state", False),  # our own
+        ("books__embed-v4-0__1536", False),  # chunks, not state
+        ("books2__embed-v4-0__1536_state", False),
+        ("my__books__embed-v4-0__1536_state", False),
+        ("books_state", False),
+        ("bo.ks__embed-v4-0__1536_state", False),
+    ],
+)
+def test_collections_of_other_models(name: str, is_another: bool) -> None:
+    found = other_state_collections("books__all-minilm-l6-v2__384", [name])
+    assert found == ([name] if is_another else [])
+
+
+def test_a_prefix_may_hold_the_separator() -> None:
+    name = "my__books__embed-v4-0__1536_state"
+    assert other_state_collections("my__books__minilm__384", [name]) == [name]
+    payload = CourseSummary(book_id="chess", title="Chess").model_dump(mode="json")
+    assert foreign_courses(name, [payload]) == [ForeignCourse("chess", "embed-v4-0", 1536)]
 
 
 def test_state_ids_are_distinct_however_names_are_cut() -> None:

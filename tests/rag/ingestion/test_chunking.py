@@ -163,3 +163,45 @@ def test_no_word_is_lost() -> None:
     source = "\n\n".join(sentence(n, f"p{n}_") for n in (3, 30, 5, 80, 9))
     text = " ".join(piece.text for piece in pieces(source))
     assert text.split() == source.split()
+
+
+def lines(n: int, name: str = "line") -> str:
+    return "\n".join(f"{name} {i} of code" for i in range(n))
+
+
+@pytest.mark.parametrize(
+    ("source", "wholes"),
+    [
+        # A listing or a table that fits into a passage is in one, wherever it stands.
+        (f"{sentence(20)}\n\n```\n{lines(5)}\n```\n\n{sentence(9)}", [f"```\n{lines(5)}\n```"]),
+        (
+            f"{sentence(12)}\n\n| a | b |\n|---|---|\n| one | two |\n\n{sentence(12)}",
+            ["| a | b |\n|---|---|\n| one | two |"],
+        ),
+        (
+            f"- {sentence(15)}\n\n  ```\n  {sentence(12, 'code')}\n  ```\n- {sentence(15)}",
+            [f"```\n{sentence(12, 'code')}\n```"],
+        ),
+        (f":::note\n{sentence(20)}\n\n```\n{lines(4)}\n```\n:::", [f"```\n{lines(4)}\n```"]),
+    ],
+)
+def test_listings_and_tables_stay_whole(source: str, wholes: list[str]) -> None:
+    texts = [piece.text for piece in pieces(source)]
+    for whole in wholes:
+        assert sum(whole in text for text in texts) == 1, texts
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f":::tip A telling name\n```\n{lines(20)}\n```\n:::",
+        f":::tip A telling name\n{sentence(15, 'a')} {sentence(15, 'b')}\n:::",
+        f"{sentence(20)}\n\n:::tip A telling name\n```\n{lines(6)}\n```\n:::",
+        f":::tip A telling name\n- {sentence(15, 'a')}\n- {sentence(15, 'b')}\n:::",
+    ],
+)
+def test_a_name_never_stands_alone(source: str) -> None:
+    texts = [piece.text for piece in pieces(source)]
+    [named] = [text for text in texts if "A telling name" in text]
+    assert not named.endswith("**A telling name**")
+    assert all(words(f"Page\n{text}") <= ROOM for text in texts)

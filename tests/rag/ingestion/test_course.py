@@ -21,9 +21,9 @@ def test_the_sample_course_is_described_by_its_toml() -> None:
     assert (course.id, course.title) == ("physical-ai-robotics", "Physical AI & Humanoid Robotics")
     assert list(course.modules) == ["ros2", "gazebo", "isaac", "vla"]
     assert course.chapters[3] == "NVIDIA Isaac"
-    assert course.labels["01-ros2"] == "Robot Operating System 2"
+    assert course.contents.labels["01-ros2"] == "Robot Operating System 2"
     assert course.files[0] == "01-ros2/01-nodes-topics-services.md"
-    assert len(course.files) == 8
+    assert len(course.files) == 16
     assert course.whole
 
 
@@ -98,12 +98,12 @@ def test_the_fingerprint_follows_what_shapes_the_files_of_a_folder(tmp_path: Pat
     plain = load_course(tmp_path, "c")
     write(tmp_path, {"a/_category_.json": '{"label": "Arms"}'})
     labelled = load_course(tmp_path, "c")
-    assert plain.fingerprint("a") != labelled.fingerprint("a")
-    assert plain.fingerprint("b") == labelled.fingerprint("b")
+    assert plain.fingerprint("a/x.md") != labelled.fingerprint("a/x.md")
+    assert plain.fingerprint("b/y.md") == labelled.fingerprint("b/y.md")
     write(tmp_path, {"course.toml": 'base_url = "https://example.org"'})
-    assert load_course(tmp_path, "c").fingerprint("b") != plain.fingerprint("b")
+    assert load_course(tmp_path, "c").fingerprint("b/y.md") != plain.fingerprint("b/y.md")
 
 
 def test_a_broken_category_file_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, {"a/x.md": "Text", "a/_category_.json": "{", "b/_category_.json": "[]"})
-    assert load_course(tmp_path, "c").labels == {}
+    assert load_course(tmp_path, "c").contents.labels == {}

@@ -119,6 +119,22 @@ def test_a_page_lies_on_the_site_or_in_our_reader(base_url: str | None, expected
     assert url == expected
 
 
+@pytest.mark.parametrize(
+    ("file", "site_root", "expected"),
+    [
+        ("src/ch01.md", "src", "ch01.html"),
+        ("src/guide/README.md", "src", "guide/index.html"),
+        ("srcs/ch01.md", "src", "srcs/ch01.html"),
+        ("ch01.md", "", "ch01.html"),
+    ],
+)
+def test_the_folder_of_the_sources_is_no_part_of_the_address(
+    file: str, site_root: str, expected: str
+) -> None:
+    url = page_url("c", file, base_url="https://x.org", style="mdbook", site_root=site_root)
+    assert url == f"https://x.org/{expected}"
+
+
 def test_addresses_are_quoted() -> None:
     page = page_url("c", "a b/ü#1.md", base_url=None, style="plain")
     assert page == "/read/c/a%20b/%C3%BC%231.md"

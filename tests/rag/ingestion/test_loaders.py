@@ -6,14 +6,8 @@ import pytest
 
 from rag.ingestion.course import load_course
 from rag.ingestion.hierarchy import Numbers
-from rag.ingestion.loaders import (
-    Document,
-    Source,
-    UnreadableDocument,
-    declared_numbers,
-    find_sources,
-    read_document,
-)
+from rag.ingestion.loaders import Document, declared_numbers, read_document
+from rag.ingestion.sources import Source, UnreadableDocument, find_sources
 from tests.rag.ingestion.test_course import SAMPLE, write
 
 
@@ -197,3 +191,86 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(UnreadableDocument, match="outside"):
         read(course, "linked.md")
+
+
+NOTEBOOK = """{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
+  {"cell_type": "markdown", "metadata": {}, "source": "# Page\\nOpening.\\n## Part\\nMore."},
+  {"cell_type": "code", "metadata": {}, "source": "x = 1", "outputs": [], "execution_count": 1}]}"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("page.md", "# Page\n\nOpening.\n\n## Part\n\nMore.\n\n```python\nx = 1\n```\n"),
+        ("page.mdx", "# Page\n\nOpening.\n\n<h2>Part</h2>\n\nMore.\n\n```python\nx = 1\n```\n"),
+        ("page.Rmd", "# Page\n\nOpening.\n\n## Part\n\nMore.\n\n```{python, echo=F}\nx = 1\n```\n"),
+        (
+            "page.qmd",
+            "# Page\n\nOpening.\n\n## Part\n\nMore.\n\n```{python}\n#| echo: no\nx = 1\n```",
+        ),
+        (
+            "page.rst",
+            "Page\n====\n\nOpening.\n\nPart\n----\n\nMore.\n\n.. code:: python\n\n   x = 1\n",
+        ),
+        ("page.ipynb", NOTEBOOK),
+    ],
+)
+def test_every_format_is_read_into_the_same_shape(tmp_path: Path, file: str, text: str) -> None:
+    write(tmp_path, {file: text})
+    page = read(tmp_path, file)
+    assert page.title == "Page"
+    assert [(section.path, section.anchors) for section in page.sections] == [
+        ((), ()),
+        (("Part",), ("part",)),
+    ]
+    texts = [[block.text for block in section.blocks] for section in page.sections]
+    assert texts == [["Opening."], ["More.", "```python\nx = 1\n```"]]
+
+
+@pytest.mark.parametrize(
+    ("files", "page", "url"),
+    [
+        ({"src/SUMMARY.md": "", "src/a/README.md": "Text"}, "src/a/README.md", "a/index.html"),
+        ({"source/index.rst": "", "source/a.rst": "Text"}, "source/a.rst", "a.html"),
+        ({"docs/01-a.md": "Text"}, "docs/01-a.md", "docs/a"),
+    ],
+)
+def test_links_follow_the_generator_that_the_folder_shows(
+    tmp_path: Path, files: dict[str, str], page: str, url: str
+) -> None:
+    write(tmp_path, files | {"course.toml": 'base_url = "https://example.org/book/"'})
+    assert read(tmp_path, page).url == f"https://example.org/book/{url}"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"src/a.md": "", "src/SUMMARY.md": "- [B](b.md)\n- [A](a.md)"}, ("A", 2)),
+        ({"src/ch04-a.md": "", "src/SUMMARY.md": "- [A](ch04-a.md)"}, ("A", 4)),
+        ({"x/a.md": "---\nchapter: 9\n---\n", "SUMMARY.md": "- [A](x/a.md)"}, ("A", 9)),
+        (
+            {"ch1/a.mdx": "", "_toctree.yml": "- title: 1. Start\n  sections: [{local: ch1/a}]"},
+            ("Start", 1),
+        ),
+        ({"a/x.md": "", "a/README.md": "# Arms"}, ("Arms", None)),
+    ],
+)
+def test_chapters_of_the_table_of_contents(
+    tmp_path: Path, files: dict[str, str], expected: tuple[str, int | None]
+) -> None:
+    write(tmp_path, files)
+    file = next(iter(files))
+    found = numbers(tmp_path, file)
+    assert (read(tmp_path, file).chapter_title, found.chapter) == expected
+
+
+def test_a_page_without_a_title_is_called_as_the_contents_call_it(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "Text", "SUMMARY.md": "- [All about arms](a.md)"})
+    assert read(tmp_path, "a.md").title == "All about arms"
+
+
+def test_a_long_page_without_any_heading_is_read(tmp_path: Path) -> None:
+    write(tmp_path, {"notes.md": "One sentence of many.\n\n" * 4000})
+    page = read(tmp_path, "notes.md")
+    assert page.title == "Notes"
+    assert [(section.path, len(section.blocks)) for section in page.sections] == [((), 4000)]

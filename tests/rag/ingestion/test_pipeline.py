@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rag.embedding import Vector
+from rag.embedding import Usage, Vector
 from rag.errors import EmbeddingError, FootnoteError, IndexingError, IngestionError
 from rag.index import StoredChunk
 from rag.index.edge import EdgeIndex
@@ -167,6 +167,17 @@ async def test_a_first_run_indexes_everything(index: EdgeIndex, folder: Path) ->
     assert [seen[0][0].status, seen[-1][0].status] == ["running", "completed"]
     assert seen[-1][1] == Progress(files_done=3, files_total=3, chunks_done=6)
     await check_invariants(index)
+
+
+async def test_a_run_reports_its_tokens_and_their_cost(index: EdgeIndex, folder: Path) -> None:
+    embedder = WordEmbedder()
+    job = await ingest(index, folder, embedder=embedder)
+    words = sum(len(text.split()) for text in embedder.embedded)
+    assert job.tokens_embedded == words > 0
+    assert job.cost_usd == pytest.approx(words / 1_000_000)
+    again = await ingest(index, folder, embedder=embedder)
+    assert (again.tokens_embedded, again.cost_usd) == (0, 0.0)
+    assert [course.embedding_model for course in await index.courses()] == ["word-hash"]
 
 
 async def test_places_titles_and_addresses_are_stored(index: EdgeIndex, folder: Path) -> None:
@@ -445,6 +456,80 @@ async def test_ownership_follows_changes(
     assert await snapshot(index) == await fresh_snapshot(second, folder)
 
 
+COPIES = {"01-a/01-x.md": "# X\n\nThe one text.\n", "01-a/fr/02-x.md": "# X\n\nThe one text.\n"}
+
+
+async def test_a_copy_is_stored_once_and_survives_its_original(
+    index: EdgeIndex, second: EdgeIndex, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "copies", COPIES)
+    job = await ingest(index, folder)
+    assert [e.chunk.metadata.source_file for e in await stored_chunks(index)] == ["01-a/01-x.md"]
+    assert job.warnings == ["01-a/fr/02-x.md has the same text as another file, kept once."]
+    assert counts(await ingest(index, folder))["skipped"] == 2
+    await check_invariants(index)
+    (folder / "01-a/01-x.md").unlink()
+    await ingest(index, folder)
+    assert [e.chunk.metadata.source_file for e in await stored_chunks(index)] == ["01-a/fr/02-x.md"]
+    await check_invariants(index)
+    assert await snapshot(index) == await fresh_snapshot(second, folder)
+
+
+async def test_a_footer_is_stored_once(index: EdgeIndex, second: EdgeIndex, tmp_path: Path) -> None:
+    footer = "Licensed under CC BY 4.0, see the licence."
+    pages = {f"{n:02}-page.md": f"# Page {n}\n\nOwn words {n}.\n\n{footer}\n" for n in range(8)}
+    folder = write(tmp_path / "footers", pages)
+    await ingest(index, folder)
+    holders = [
+        e.chunk.metadata.source_file for e in await stored_chunks(index) if footer in e.chunk.text
+    ]
+    assert holders == ["00-page.md"]
+    (folder / "00-page.md").unlink()
+    job = await ingest(index, folder)
+    assert counts(job) == {"processed": 1, "skipped": 6, "failed": 0, "deleted": 1}
+    assert await snapshot(index) == await fresh_snapshot(second, folder)
+    await check_invariants(index)
+
+
+async def test_an_included_file_is_read_again_when_it_changes(
+    index: EdgeIndex, tmp_path: Path
+) -> None:
+    files = {
+        "a.md": "```\n{{#include x.rs}}\n```\n",
+        "x.rs": "fn old_name() {}",
+        "b.md": "Other text.",
+    }
+    folder = write(tmp_path / "book", files)
+    await ingest(index, folder)
+    write(folder, {"x.rs": "fn new_name() {}"})
+    assert counts(await ingest(index, folder))["processed"] == 1
+    assert any("new_name" in entry.chunk.text for entry in await stored_chunks(index))
+
+
+async def test_files_of_every_format_make_one_course(index: EdgeIndex, tmp_path: Path) -> None:
+    files = {
+        "01-a.md": "# A\n\nMarkdown text here.",
+        "02-b.rst": "B\n=\n\nStructured text here.",
+        "03-c.ipynb": '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": '
+        '[{"cell_type": "markdown", "metadata": {}, "source": "# C\\n\\nNotebook text here."}]}',
+        "04-d.qmd": "# D\n\nQuarto text here.",
+        "05-e.Rmd": "# E\n\nR Markdown text here.",
+        "passages.jsonl": '{"id": "f", "title": "F", "text": "A passage of text."}',
+    }
+    job = await ingest(index, write(tmp_path / "mixed", files))
+    assert counts(job) == {"processed": 6, "skipped": 0, "failed": 0, "deleted": 0}
+    stored = {e.chunk.metadata.page_title: e.chunk.text for e in await stored_chunks(index)}
+    assert stored == {
+        "A": "Markdown text here.",
+        "B": "Structured text here.",
+        "C": "Notebook text here.",
+        "D": "Quarto text here.",
+        "E": "R Markdown text here.",
+        "F": "A passage of text.",
+    }
+    await check_invariants(index)
+
+
 # --- Failures ----------------------------------------------------------------------------------
 
 
@@ -466,12 +551,33 @@ async def test_a_file_that_fails_is_reported_and_keeps_its_chunks(
     await check_invariants(index)
 
 
+@pytest.mark.parametrize("mode", ["incremental", "full", "recreate"])
+async def test_a_course_of_which_nothing_can_be_read_is_left_as_it_was(
+    index: EdgeIndex, folder: Path, mode: IngestionMode
+) -> None:
+    await ingest(index, folder)
+    before = await snapshot(index)
+    for name in LESSONS:
+        (folder / name).write_bytes(b"\0")
+    (folder / "notes.md").unlink()
+    with pytest.raises(
+        IngestionError, match=r"Nothing could be read: 01-nodes\.md: it is not a text"
+    ):
+        await ingest(index, folder, mode)
+    assert await snapshot(index) == before
+    await check_invariants(index)
+
+
 class BrokenEmbedder(WordEmbedder):
+    """Fails when a part of the work is already paid for."""
+
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self._error = error
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vector:
+    async def embed_passages(self, texts: Sequence[str], usage: Usage | None = None) -> Vector:
+        if usage is not None:
+            usage.add(40, usd_per_million=0.1)
         raise self._error
 
 
@@ -491,6 +597,7 @@ async def test_a_run_that_cannot_go_on_fails_with_its_reason(
     last = seen[-1][0]
     assert last.status == "failed"
     assert last.completed_at is not None
+    assert last.tokens_embedded == 40
     assert message in (last.error_message or "")
     await ingest(index, folder)
     await check_invariants(index)
@@ -586,4 +693,13 @@ async def test_a_shared_chunk_survives_the_interrupted_removal_of_its_owner(
 ) -> None:
     gone: Changes = {"01-a/01-x.md": None}
     steps = await interrupt_everywhere(opened, tmp_path, TWINS, gone, then={})
-    assert steps == ["write", "save", "delete", "forget", "save"]
+    assert steps == ["save", "write", "save", "delete", "forget", "save"]
+
+
+async def test_a_file_that_is_back_before_its_removal_ended_owns_its_chunks_again(
+    opened: list[EdgeIndex], tmp_path: Path
+) -> None:
+    gone: Changes = {"01-a/01-x.md": None}
+    back: Changes = {"01-a/01-x.md": TWINS["01-a/01-x.md"]}
+    steps = await interrupt_everywhere(opened, tmp_path, TWINS, gone, then=back)
+    assert steps[0] == "save"
