@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rag.terms import term_ids
 from rag.types import Citation, SearchResult
+
+MARKER, CODE = "\x01", "\x02"
 
 # [2], [2|"quoted words"], [2, 3]: the quoted words are for checking, never shown.
 _NUMBERS = r"\d{1,3}(?:\s*,\s*\d{1,3})*"
@@ -12,7 +15,8 @@ _QUOTE = "[\"“”'‘’]"
 _TOKEN = rf"""
     (?P<code>(?<!`)(?P<ticks>`+)(?!`).*?(?<!`)(?P=ticks)(?!`))
     | (?P<space>[ \t]*)\[(?P<numbers>{_NUMBERS})\s*
-      (?:\|\s*(?:{_QUOTE}.{{0,600}}?{_QUOTE}|(?!{_QUOTE})[^\]]{{0,600}}?)\s*)?\]
+      (?:\|\s*(?:{_QUOTE}(?P<quoted>.{{0,600}}?){_QUOTE}
+                |(?!{_QUOTE})(?P<bare>[^\]]{{0,600}}?))\s*)?\]
 """
 _HALF_MARKER = r"[ \t]*\[(?:\d[\d,\s]*(?:\|.{0,600})?)?\Z"
 _WHOLE = re.compile(_TOKEN, re.VERBOSE)
@@ -126,6 +130,41 @@ def _ready(line: str) -> int:
 def _closes(fence: str, line: str) -> bool:
     bare = line.strip()
     return len(bare) >= len(fence) and set(bare) == {fence[0]}
+
+
+@dataclass(frozen=True)
+class Marked:
+    """A piece of an answer taken apart: what it says, and what it says it rests on."""
+
+    text: str
+    numbers: tuple[int, ...]
+    quotes: tuple[str, ...]
+
+
+def taken_apart(text: str) -> Marked:
+    """Markers are found in prose only: a fenced block has none."""
+    if _FENCE.match(text):
+        return Marked(text, (), ())
+    markers = [token for token in _WHOLE.finditer(text) if token["numbers"]]
+    numbers = [int(n) for marker in markers for n in marker["numbers"].split(",")]
+    quotes = [marker["quoted"] or marker["bare"] for marker in markers]
+    plain = _WHOLE.sub(lambda token: token[0] if token["code"] else "", text)
+    return Marked(plain, tuple(dict.fromkeys(numbers)), tuple(q for q in quotes if q))
+
+
+def with_marker(text: str, number: int) -> str:
+    """The text citing one passage: before a sentence's full stop, below a block."""
+    if text.rstrip().rpartition("\n")[2].lstrip().startswith(("```", "~~~", "|")):
+        return f"{text.rstrip()}\n\n[{number}]"  # in the block's last line it would be part of it
+    end = re.search(r"[.!?]*\s*\Z", text)
+    cut = end.start() if end else len(text)
+    return f"{text[:cut]} [{number}]{text[cut:].rstrip()}"
+
+
+def masked(text: str) -> str:
+    """The text at the same length, with CODE and MARKER in place of what is never cut into."""
+    hidden = _WHOLE.sub(lambda t: (MARKER if t["numbers"] else CODE) * len(t[0]), text)
+    return re.sub(rf"{_HALF_MARKER}|`[^`]*\Z", lambda t: CODE * len(t[0]), hidden)
 
 
 def without_markers(text: str) -> str:

@@ -2,38 +2,85 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from statistics import fmean, pstdev
-from typing import Literal
+from statistics import fmean
+from typing import Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel
 
 from rag.embedding import Vector
+from rag.index import Candidate
 from rag.types import ConfidenceLevel, ConfidenceMetrics, SearchResult
 
 Policy = Literal["seed", "calibrated"]
 
 
+GATED_PASSAGES = 5
+NORMALISED = ("best", "nearest")
+"""Evidence that depends on the embedder's own range of cosines: judged relative to the bank."""
+
+
 @dataclass(frozen=True)
-class Features:
-    """Scale-free figures of one retrieval: none depends on the embedder's own range of cosines."""
+class Evidence:
+    """What one retrieval shows, as measured."""
 
     best: float
-    """The best cosine, in standard deviations of the off-topic bank."""
-    spread: float
-    """How far the best stand out from the rest, in standard deviations of the off-topic bank."""
-    coverage: float
-    """Share of the question's words (by rarity) in a passage, averaged over the best passages."""
+    """The best cosine."""
+    nearest: float
+    """The mean of the five best cosines: a subject that the course treats has several passages."""
     known: float
     """Share of the question's words (by rarity) that the course uses at all."""
     files: float
     """Distinct files among the best passages, 0 (one) to 1 (all different)."""
 
-    def as_list(self) -> list[float]:
-        return [self.best, self.spread, self.coverage, self.known, self.files]
+
+class Standardises(Protocol):
+    """Places a figure relative to what unrelated questions reach."""
+
+    def standardised(self, figure: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class Features(Evidence):
+    """Evidence on a scale-free footing: for cosines, 0 is what an unrelated question reaches and 1
+    how close the course's passages are to each other."""
+
+    @classmethod
+    def of(cls, evidence: Evidence, yardsticks: Mapping[str, Standardises]) -> "Features":
+        figures = vars(evidence).copy()
+        return cls(**(figures | {n: yardsticks[n].standardised(figures[n]) for n in NORMALISED}))
+
+    def clipped(self, low: float, high: float) -> "Features":
+        bounded = {name: min(max(getattr(self, name), low), high) for name in NORMALISED}
+        return replace(self, **bounded)
+
+
+def evidence_of(
+    ranked: Sequence[Candidate], words: Mapping[int, float], vocabulary: "WordCounts"
+) -> Evidence:
+    """The evidence in ranked candidates; `words` are the question's, by their weight."""
+    cosines = sorted((c.cosine for c in ranked), reverse=True)[:GATED_PASSAGES]
+    asked = {term: weight * vocabulary.rarity(term) for term, weight in words.items()}
+    best = ranked[:GATED_PASSAGES]
+    names = {c.chunk.metadata.source_file for c in best}
+    return Evidence(
+        best=cosines[0] if cosines else 0.0,
+        nearest=fmean(cosines) if cosines else 0.0,
+        known=weighted_share(asked, vocabulary.frequency),
+        files=(len(names) - 1) / (len(best) - 1) if len(best) > 1 else 0.0,
+    )
+
+
+class WordCounts(Protocol):
+    """How rare a word is in a course."""
+
+    @property
+    def frequency(self) -> Mapping[int, int]: ...
+
+    def rarity(self, term: int) -> float: ...
 
 
 class Calibration(BaseModel):
@@ -44,7 +91,8 @@ class Calibration(BaseModel):
     high: float
     medium: float
     low: float
-    limit: float = 6.0
+    lowest: float = -1.0
+    highest: float = 1.5
     """Standardised cosines are clipped here, so that one figure never decides alone."""
 
     @classmethod
@@ -53,8 +101,8 @@ class Calibration(BaseModel):
         return cls.model_validate(json.loads(text)["calibration"])
 
     def probability(self, features: Features) -> float:
-        clipped = clip(features, self.limit)
-        weighted = (self.weights[name] * value for name, value in vars(clipped).items())
+        clipped = features.clipped(self.lowest, self.highest)
+        weighted = (weight * getattr(clipped, name) for name, weight in self.weights.items())
         return 1.0 / (1.0 + math.exp(-(self.intercept + sum(weighted))))
 
     def level(self, probability: float) -> ConfidenceLevel:
@@ -63,16 +111,6 @@ class Calibration(BaseModel):
         if probability >= self.medium:
             return "medium"
         return "low" if probability >= self.low else "insufficient"
-
-
-def clip(features: Features, limit: float) -> Features:
-    return Features(
-        best=min(max(features.best, -limit), limit),
-        spread=min(max(features.spread, -limit), limit),
-        coverage=features.coverage,
-        known=features.known,
-        files=features.files,
-    )
 
 
 def calibrated(
@@ -136,16 +174,12 @@ def diversity(vectors: Sequence[Vector]) -> float:
     return min(max(1.0 - mean_cosine, 0.0), 1.0)
 
 
-def spread_of(cosines: Sequence[float]) -> float:
-    return pstdev(cosines) if len(cosines) > 1 else 0.0
+def rarity(frequency: int, chunks: int) -> float:
+    """Inverse document frequency, positive for every word and largest for an unknown one."""
+    return math.log(1.0 + (chunks + 0.5) / (frequency + 0.5))
 
 
-def rarity(term: int, frequency: Mapping[int, int], chunks: int) -> float:
-    """Inverse document frequency, positive for every term and largest for an unknown one."""
-    return math.log(1.0 + (chunks + 0.5) / (frequency.get(term, 0) + 0.5))
-
-
-def weighted_share(terms: Mapping[int, float], present: set[int] | Mapping[int, int]) -> float:
-    """The share of the terms' weight that is present; a question without words shares nothing."""
-    total = sum(terms.values())
-    return sum(w for term, w in terms.items() if term in present) / total if total else 0.0
+def weighted_share(words: Mapping[int, float], present: Container[int]) -> float:
+    """The share of the words' weight that is present; a question without words shares nothing."""
+    total = sum(words.values())
+    return sum(w for term, w in words.items() if term in present) / total if total else 0.0

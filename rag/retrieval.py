@@ -1,30 +1,28 @@
 """From a question to the passages that may answer it, with the gate's verdict on them."""
 
-import re
+import asyncio
+import logging
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import ValidationError
 
-from rag.confidence import (
-    Calibration,
-    Features,
-    Policy,
-    calibrated,
-    rarity,
-    seed,
-    spread_of,
-    weighted_share,
-)
+from rag.confidence import Calibration, Features, Policy, calibrated, evidence_of, seed
 from rag.embedding import Embedder, Vector
-from rag.errors import CourseError
+from rag.errors import CourseError, RerankingError
+from rag.followups import Asked, standalone
 from rag.index import Candidate, Index, StateRecords
-from rag.profile import CourseProfile, build_profile, top_cosines
-from rag.terms import Terms, content_words, query_vector, term_ids
+from rag.narrowing import narrowed
+from rag.profile import CANDIDATES, CourseProfile, build_profile
+from rag.ranking import Ranked, as_results, distinct, rank, reordered, spread
+from rag.reranking import Reranker
+from rag.terms import query_vector
 from rag.types import (
     AgentConfig,
+    ConfidenceMetrics,
+    CourseSummary,
     DocumentChunk,
     Message,
     RetrievalContext,
@@ -35,38 +33,25 @@ from rag.types import (
     now,
 )
 
-CANDIDATES = 50
-RRF_CONSTANT = 60
-GATED_PASSAGES = 5
-MAX_PER_TOP_FILE = 2
-MAX_PER_OTHER_FILE = 1
+RERANKED_PASSAGES = 30
+MAX_PASSAGES = 100
+PROFILE_CHECK_SECONDS = 5.0
+"""How long a course counts as unchanged: asking the index each time would cost each question."""
 
-_PRONOUN = re.compile(
-    r"\b(it|its|itself|that|this|these|those|they|them|their|he|she|one|ones|former|latter)\b",
-    re.IGNORECASE,
-)
-_OPENER = re.compile(
-    r"^\W*(and|but|so|or|also|what about|how about|why not|what if|in that case|same|instead|"
-    r"tell me more|more|again|another|elaborate|for example|e\.?g)\b",
-    re.IGNORECASE,
-)
-_ELLIPSIS = re.compile(
-    r"^\W*(?:and|but|so|or|what about|how about)\s+"
-    r"(?P<preposition>in|on|with|for|using|from|at|under)\s+(?P<place>[\w .+#/-]{1,60}?)\W*$",
-    re.IGNORECASE,
-)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """A candidate with its fused score."""
+class Ranking:
+    """The passages in the order in which they are handed on, and what the gate says of them."""
 
-    candidate: Candidate
-    score: float
+    ranked: list[Ranked]
+    metrics: ConfidenceMetrics
+    filters: SearchFilters
+    elapsed_ms: float
 
-    @property
-    def chunk(self) -> DocumentChunk:
-        return self.candidate.chunk
+    def results(self, limit: int) -> list[SearchResult]:
+        return as_results(spread(self.ranked, limit))
 
 
 class Retriever:
@@ -79,23 +64,33 @@ class Retriever:
         embedder: Embedder,
         config: AgentConfig,
         policy: Policy = "calibrated",
+        reranker: Reranker | None = None,
+        calibration: Calibration | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
-        self._state = state
         self._embedder = embedder
         self._config = config
         self._policy: Policy = policy
-        self._calibration = Calibration.shipped()
-        self._profiles: dict[str, tuple[object, CourseProfile]] = {}
+        self._reranker = reranker
+        self._calibration = calibration or Calibration.shipped()
+        self._state = state
+        self._profiles = Profiles(index, state, embedder, clock)
 
     async def search(self, query: SearchQuery) -> SearchResponse:
+        """The best passages; of a single lesson all of them, in reading order."""
         vector = await self._embedder.embed_query(query.text)
-        terms = {query.text: 1.0}
-        found = await self._index.search(vector, terms, query.filters, CANDIDATES)
-        ranked = distinct(fuse(found))[: query.limit]
+        if query.parent_doc_id is not None:
+            results = await self._lesson(query.filters, vector)
+        else:
+            profile = await self._profiles.of(query.book_id)
+            asked = Asked.alone(query.text)
+            found = await self._index.search(vector, asked.terms, query.filters, CANDIDATES)
+            ordered = await self._reranked(query.text, fused(found, asked, profile))
+            results = as_results(ordered[: query.limit])
         return SearchResponse(
             query=query.text,
-            results=as_results(ranked),
+            results=results,
             total_found=await self._index.count(query.filters),
             hardware_tier_filter=query.hardware_tier_filter,
             module_filter=query.module_filter,
@@ -112,85 +107,132 @@ class Retriever:
     ) -> RetrievalContext:
         """The passages to answer from: fused, spread over files, gated, with their surroundings."""
         started = time.perf_counter()
-        profile = await self._profile(filters.book_id)
-        terms, vector = await self._standalone(question, history)
-        found = await self._index.search(vector, terms, filters, CANDIDATES)
-        ranked = distinct(fuse(found))
-        floor = self._config.score_threshold if threshold is None else threshold
-        close = [r for r in ranked if max(r.candidate.cosine, 0.0) >= floor]
-        handed = spread(close, top_k or self._config.top_k)
-        results = as_results(handed)
-        vectors = [r.candidate.vector for r in handed]
-        if self._policy == "seed" or profile is None:
-            metrics = seed(results, vectors)
-        else:
-            features = features_of(ranked, terms, profile)
-            metrics = calibrated(results, vectors, features, self._calibration)
+        limit = self._limit(top_k)
+        ranking = await self.rank(question, filters, history, limit, threshold)
         return RetrievalContext(
             query=question,
-            results=await self._with_surroundings(results),
-            metrics=metrics,
-            filter_applied=filters.described(),
+            results=await self._with_surroundings(ranking.results(limit)),
+            metrics=ranking.metrics,
+            filter_applied=ranking.filters.described(),
             query_time_ms=(time.perf_counter() - started) * 1000,
             min_relevance_score=self._config.min_relevance_score,
         )
+
+    async def rank(
+        self,
+        question: str,
+        filters: SearchFilters,
+        history: Sequence[Message] = (),
+        top_k: int | None = None,
+        threshold: float | None = None,
+    ) -> Ranking:
+        """Everything that was considered, best first, with the verdict on the first `top_k`."""
+        started = time.perf_counter()
+        limit = self._limit(top_k)
+        profile = await self._profiles.of(filters.book_id)
+        if not question.strip() or profile is None:
+            return Ranking([], ConfidenceMetrics(policy=self._policy), filters, 0.0)
+        text, narrower = narrowed(well_formed(question), filters, profile.known_places)
+        asked = standalone(text, history)
+        found, used = await self._found(asked, await self._vector(asked), narrower, filters)
+        ranked = fused(found, asked, profile)
+        metrics = self._judged(ranked, asked, profile, limit)
+        floor = self._config.score_threshold if threshold is None else threshold
+        ordered = await self._reranked(text, ranked)
+        close = [entry for entry in ordered if max(entry.candidate.cosine, 0.0) >= floor]
+        if len(close) < len(ranked):
+            metrics = self._judged(close, asked, profile, limit)
+        elapsed = (time.perf_counter() - started) * 1000
+        return Ranking(close, metrics, used, elapsed)
 
     async def passages(self, ids: Sequence[str]) -> list[SearchResult]:
         """Known passages by id, in the order asked."""
         stored = await self._index.read(ids=ids)
         return [
-            SearchResult.of(entry.chunk, score=1.0, similarity=1.0, rank=rank)
-            for rank, entry in enumerate(stored, 1)
+            SearchResult.of(entry.chunk, score=1.0, similarity=1.0, rank=place)
+            for place, entry in enumerate(stored, 1)
         ]
 
     async def headings(self, book_id: str) -> list[str]:
         """Chapter and section names of what a course shows by now, in reading order."""
+        chunks = await self._visible(SearchFilters(book_id=book_id))
+        places = [chunk.metadata for chunk, _ in chunks]
+        return list(dict.fromkeys(n for p in places for n in (p.chapter_title, p.section)))
+
+    async def chapters(self, book_id: str) -> dict[str, str]:
+        """The chapter of every file of a course."""
         stored = await self._index.read(filters=SearchFilters(book_id=book_id))
         places = [entry.chunk.metadata for entry in stored]
-        moment = now()
-        names = [
-            name
-            for place in places
-            if place.available_from is None or place.available_from <= moment
-            for name in (place.chapter_title, place.section)
+        return {place.source_file: place.chapter_title for place in places}
+
+    def _limit(self, top_k: int | None) -> int:
+        limit = self._config.top_k if top_k is None else top_k
+        if not 1 <= limit <= MAX_PASSAGES:
+            raise ValueError(f"top_k must be between 1 and {MAX_PASSAGES}")
+        return limit
+
+    async def _vector(self, asked: Asked) -> Vector:
+        """The mixed vector of the texts; embedded at once, so that they share a batch."""
+        vectors = await asyncio.gather(*map(self._embedder.embed_query, asked.texts))
+        if len(vectors) == 1:
+            return vectors[0]
+        mixed = np.sum([w * v for w, v in zip(asked.texts.values(), vectors, strict=True)], axis=0)
+        return (mixed / np.linalg.norm(mixed)).astype(np.float32)
+
+    async def _found(
+        self, asked: Asked, vector: Vector, narrower: SearchFilters, filters: SearchFilters
+    ) -> tuple[list[Candidate], SearchFilters]:
+        """What the question's own filters leave, or what it finds without them."""
+        found = await self._index.search(vector, asked.terms, narrower, CANDIDATES)
+        if found or narrower == filters:
+            return found, narrower
+        return await self._index.search(vector, asked.terms, filters, CANDIDATES), filters
+
+    def _judged(
+        self, ranked: Sequence[Ranked], asked: Asked, profile: CourseProfile, limit: int
+    ) -> ConfidenceMetrics:
+        handed = spread(ranked, limit)
+        results, vectors = as_results(handed), [entry.candidate.vector for entry in handed]
+        if self._policy == "seed":
+            return seed(results, vectors)
+        features = features_of(ranked, asked, profile)
+        return calibrated(results, vectors, features, self._calibration)
+
+    async def _reranked(self, question: str, ranked: list[Ranked]) -> list[Ranked]:
+        if self._reranker is None or not ranked:
+            return ranked
+        texts = [entry.chunk.embedding_input for entry in ranked[:RERANKED_PASSAGES]]
+        try:
+            return reordered(ranked, await self._reranker.relevance(question, texts))
+        except RerankingError as error:
+            logger.warning("%s The passages stay in their own order.", error)
+            return ranked
+
+    async def _lesson(self, filters: SearchFilters, vector: Vector) -> list[SearchResult]:
+        return [
+            SearchResult.of(chunk, score=1.0, similarity=float(vector @ own), rank=place)
+            for place, (chunk, own) in enumerate(await self._visible(filters), 1)
         ]
-        return list(dict.fromkeys(names))
 
-    async def _profile(self, book_id: str) -> CourseProfile | None:
-        """The course's profile: kept while the course is unchanged, computed when nobody has."""
-        courses = {course.book_id: course for course in await self._state.courses()}
-        if book_id not in courses:
-            raise CourseError(unknown_course(book_id, list(courses)))
-        course = courses[book_id]
-        version = (course.last_incremental_update, course.last_full_ingest, course.total_chunks)
-        if book_id in self._profiles and self._profiles[book_id][0] == version:
-            return self._profiles[book_id][1]
-        profile = (
-            CourseProfile.model_validate(course.profile)
-            if course.profile
-            else await build_profile(self._index, self._embedder, book_id)
-        )
-        if profile is not None:
-            self._profiles[book_id] = (version, profile)
-        return profile
+    async def outline(self, book_id: str) -> tuple[str, list[str]]:
+        """A course's title, and the chapters it shows by now as a student knows them."""
+        titles = {course.book_id: course.title for course in await self._state.courses()}
+        places = [c.metadata for c, _ in await self._visible(SearchFilters(book_id=book_id))]
+        chapters = [
+            f"Chapter {place.chapter}: {place.chapter_title}"
+            if place.chapter_declared
+            else place.chapter_title
+            for place in places
+        ]
+        return titles.get(book_id, book_id), list(dict.fromkeys(chapters))
 
-    async def _standalone(
-        self, question: str, history: Sequence[Message]
-    ) -> tuple[dict[str, float], Vector]:
-        """The question's words and vector, leaning on the conversation only if it has to."""
-        subject = subject_of([m.content for m in history if m.role == "user"])
-        if swapped := with_swapped_place(question, subject):
-            return {swapped: 1.0, question: 1.0}, await self._embedder.embed_query(swapped)
-        vector = await self._embedder.embed_query(question)
-        if not subject or not is_dependent(question):
-            return {question: 1.0}, vector
-        answers = [message.content for message in history if message.role == "assistant"]
-        answer = answers[-1] if answers else ""
-        vector = vector + 0.6 * await self._embedder.embed_query(f"{subject} {question}")
-        if answer:
-            vector = vector + 0.15 * await self._embedder.embed_query(answer)
-        terms = {answer: 0.15, subject: 0.3, question: 1.0}
-        return terms, (vector / np.linalg.norm(vector)).astype(np.float32)
+    async def _visible(self, filters: SearchFilters) -> list[tuple[DocumentChunk, Vector]]:
+        moment = now()
+        return [
+            (entry.chunk, entry.vector)
+            for entry in await self._index.read(filters=filters)
+            if (entry.chunk.metadata.available_from or moment) <= moment
+        ]
 
     async def _with_surroundings(self, results: list[SearchResult]) -> list[SearchResult]:
         """Each passage with its neighbours in the same section, so that it can be understood."""
@@ -199,107 +241,66 @@ class Retriever:
         return [r.model_copy(update={"context": surroundings(r, known)}) for r in results]
 
 
+class Profiles:
+    """The courses' profiles, each kept while its course is unchanged."""
+
+    def __init__(
+        self, index: Index, state: StateRecords, embedder: Embedder, clock: Callable[[], float]
+    ) -> None:
+        self._index = index
+        self._state = state
+        self._embedder = embedder
+        self._clock = clock
+        self._kept: dict[str, tuple[object, CourseProfile]] = {}
+        self._checked: dict[str, float] = {}
+
+    async def of(self, book_id: str) -> CourseProfile | None:
+        """The course's profile, or None while it is empty; an unknown course is an error."""
+        if self._clock() - self._checked.get(book_id, -1e9) < PROFILE_CHECK_SECONDS:
+            return self._kept[book_id][1]
+        courses = {course.book_id: course for course in await self._state.courses()}
+        if book_id not in courses:
+            raise CourseError(unknown_course(book_id, list(courses)))
+        course = courses[book_id]
+        version = (course.last_incremental_update, course.last_full_ingest, course.total_chunks)
+        if book_id not in self._kept or self._kept[book_id][0] != version:
+            profile = stored_profile(course)
+            profile = profile or await build_profile(self._index, self._embedder, book_id)
+            if profile is None:
+                return None
+            self._kept[book_id] = (version, profile)
+        self._checked[book_id] = self._clock()
+        return self._kept[book_id][1]
+
+
+def stored_profile(course: CourseSummary) -> CourseProfile | None:
+    """The profile that the last ingestion left; one of an older form is computed anew."""
+    try:
+        return CourseProfile.model_validate(course.profile) if course.profile else None
+    except ValidationError:
+        return None
+
+
 def unknown_course(book_id: str, known: Sequence[str]) -> str:
     if not known:
         return f'There is no course "{book_id}": nothing has been ingested yet.'
     return f'There is no course "{book_id}". Known courses: {", ".join(sorted(known))}.'
 
 
-def is_dependent(question: str) -> bool:
-    """Whether a question only makes sense with what was said before it."""
-    if _OPENER.search(question) and len(content_words(question)) <= 4:
-        return True
-    return bool(_PRONOUN.search(question)) or len(content_words(question)) <= 1
+def well_formed(text: str) -> str:
+    """Without lone surrogates, which a chat client may send and no model takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def subject_of(questions: Sequence[str]) -> str:
-    """The last question that stands on its own, with what later questions put in its place."""
-    subject = ""
-    for question in questions:
-        swapped = with_swapped_place(question, subject)
-        if swapped or not subject or not is_dependent(question):
-            subject = swapped or question
-    return subject
+def fused(found: Sequence[Candidate], asked: Asked, profile: CourseProfile | None) -> list[Ranked]:
+    scales = profile.scales(query_vector(asked.terms)) if profile else None
+    return distinct(rank(found, scales))
 
 
-def with_swapped_place(question: str, subject: str) -> str | None:
-    """ "And in Gazebo?" after "How do I … in Isaac Sim?" asks "How do I … in Gazebo?"."""
-    elliptic = _ELLIPSIS.match(question)
-    if elliptic is None or not subject:
-        return None
-    preposition, place = elliptic["preposition"], elliptic["place"]
-    parts = re.split(rf"\b{preposition}\b", subject, flags=re.IGNORECASE)
-    return f"{preposition.join(parts[:-1])}{preposition} {place}?" if len(parts) > 1 else None
-
-
-def fuse(candidates: Sequence[Candidate]) -> list[Ranked]:
-    """Reciprocal rank fusion of both lists, mapped to 0-1: first in both lists is 1."""
-    by_meaning = sorted(candidates, key=lambda c: -c.cosine)
-    by_words = sorted((c for c in candidates if c.bm25 > 0), key=lambda c: -c.bm25)
-    scores: dict[str, float] = {}
-    for ordered in (by_meaning, by_words):
-        for place, candidate in enumerate(ordered, 1):
-            reciprocal = 1.0 / (RRF_CONSTANT + place)
-            scores[candidate.chunk.id] = scores.get(candidate.chunk.id, 0.0) + reciprocal
-    best_possible = 2.0 / (RRF_CONSTANT + 1)
-    ranked = [Ranked(c, scores[c.chunk.id] / best_possible) for c in candidates]
-    return sorted(ranked, key=lambda r: (-r.score, -r.candidate.cosine, r.chunk.id))
-
-
-def distinct(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Of passages with the same text, the best one only."""
-    first: dict[str, Ranked] = {}
-    for entry in ranked:
-        first.setdefault(entry.chunk.metadata.content_hash, entry)
-    return list(first.values())
-
-
-def spread(ranked: Sequence[Ranked], limit: int) -> list[Ranked]:
-    """The best passages without letting one file or section crowd out the others.
-
-    A section is taken once, since its neighbouring passages come along; filled up if too few.
-    """
-    taken: list[Ranked] = []
-    used: Counter[str] = Counter()
-    sections: set[tuple[str, str]] = set()
-    for entry in ranked:
-        place = entry.chunk.metadata
-        is_top_file = place.source_file == ranked[0].chunk.metadata.source_file
-        room = MAX_PER_TOP_FILE if is_top_file else MAX_PER_OTHER_FILE
-        section = (place.source_file, place.breadcrumb)
-        if used[place.source_file] < room and section not in sections:
-            taken.append(entry)
-            used[place.source_file] += 1
-            sections.add(section)
-    chosen = taken[:limit]
-    ids = {entry.chunk.id for entry in taken}
-    rest = [entry for entry in ranked if entry.chunk.id not in ids]
-    return chosen + rest[: limit - len(chosen)]
-
-
-def as_results(ranked: Sequence[Ranked]) -> list[SearchResult]:
-    return [
-        SearchResult.of(r.chunk, score=r.score, similarity=r.candidate.cosine, rank=rank)
-        for rank, r in enumerate(ranked, 1)
-    ]
-
-
-def features_of(ranked: Sequence[Ranked], terms: Terms, profile: CourseProfile) -> Features:
-    cosines = top_cosines([r.candidate for r in ranked])
-    asked = {
-        term: weight * rarity(term, profile.document_frequency, profile.chunks)
-        for term, weight in query_vector(terms).items()
-    }
-    best = ranked[:GATED_PASSAGES]
-    shares = [weighted_share(asked, term_ids(r.chunk.embedding_input)) for r in best]
-    files = {r.chunk.metadata.source_file for r in best}
-    return Features(
-        best=profile.best_cosine.standardised(cosines[0] if cosines else 0.0),
-        spread=profile.cosine_spread.standardised(spread_of(cosines)),
-        coverage=sum(shares) / len(shares) if shares else 0.0,
-        known=weighted_share(asked, profile.document_frequency),
-        files=(len(files) - 1) / max(len(best) - 1, 1),
-    )
+def features_of(ranked: Sequence[Ranked], asked: Asked, profile: CourseProfile) -> Features:
+    candidates = [entry.candidate for entry in ranked]
+    evidence = evidence_of(candidates, query_vector(asked.terms), profile.vocabulary)
+    return Features.of(evidence, profile.yardsticks)
 
 
 def surroundings(result: SearchResult, known: dict[str, DocumentChunk]) -> str:

@@ -611,6 +611,8 @@ class AgentConfig(BaseModel):
     min_relevance_score: Share = 0.3
     max_turns: int = Field(default=50, ge=1)
     max_tool_calls: int = Field(default=3, ge=0)
+    context_tokens: int = Field(default=16_000, ge=1_000)
+    """How much of the model's window rules, conversation, passages and answer may take."""
 
     @field_validator("system_prompt")
     @classmethod
@@ -648,6 +650,7 @@ class CourseSummary(BaseModel):
     last_full_ingest: Moment | None = None
     last_incremental_update: Moment | None = None
     total_chunks: int = Field(default=0, ge=0)
+    embedding_model: str = ""
     profile: dict[str, Any] | None = None
     """The course's figures for the confidence gate, as `rag.profile` keeps them."""
 
@@ -718,7 +721,11 @@ class IngestionJob(BaseModel):
     chunks_created: int = Field(default=0, ge=0)
     chunks_deleted: int = Field(default=0, ge=0)
     chunks_embedded: int = Field(default=0, ge=0)
+    tokens_embedded: int = Field(default=0, ge=0)
+    cost_usd: float | None = Field(default=0.0, ge=0)
+    """What the embedder's provider charges, or None where its price is not known."""
     failures: list[FileFailure] = Field(default_factory=list[FileFailure])
+    warnings: list[str] = Field(default_factory=list)
     started_at: Moment = Field(default_factory=now)
     completed_at: Moment | None = None
     duration_seconds: int | None = None

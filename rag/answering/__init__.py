@@ -18,6 +18,8 @@ class Assignment:
     """What can be cited, by position: passage 1 is the first; a further retrieval adds to it."""
     retrieve: Callable[[dict[str, Any]], Awaitable[str]]
     """The retrieval tool: its arguments in, its JSON out; never raises."""
+    topic_summary: str = ""
+    """What the conversation was about before what `history` still holds."""
     tokens_used: int = field(default=0)
 
 
@@ -26,5 +28,10 @@ class Answerer(Protocol):
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether it only ever quotes, so that nothing needs to be checked."""
+        ...
 
     def write(self, assignment: Assignment) -> AsyncIterator[str]: ...

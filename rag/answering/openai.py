@@ -11,9 +11,15 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall
 
 from rag.answering import Assignment
+from rag.answering.budget import (
+    RESERVED_FOR_ANSWER,
+    estimated_tokens,
+    fitting_history,
+    fitting_passages,
+)
 from rag.citations import without_markers
 from rag.errors import AnsweringError
-from rag.prompts import RETRIEVE_TOOL, TOOL_NAME
+from rag.prompts import RETRIEVE_TOOL, SUMMARY_LINE, TOOL_NAME, WITH_PASSAGES
 from rag.types import AgentConfig
 
 FIRST_CALL_ID = "call_first_search"
@@ -42,6 +48,8 @@ class RequestedCall:
 
 class OpenAIAnswerer:
     """One streamed model call a question; the model may search again a bounded number of times."""
+
+    verbatim = False
 
     def __init__(self, client: AsyncOpenAI, config: AgentConfig) -> None:
         self._client = client
@@ -121,20 +129,32 @@ class OpenAIAnswerer:
 
 def first_messages(assignment: Assignment, config: AgentConfig) -> list[dict[str, Any]]:
     """Rules, conversation, question, and the first search as a tool call that is already done."""
-    recent = assignment.history[-2 * config.max_turns :]
+    rules = {"role": "system", "content": rules_of(assignment, config)}
+    budget = config.context_tokens - RESERVED_FOR_ANSWER - estimated_tokens(rules["content"])
+    context = fitting_passages(assignment.context, budget)
+    query = json.dumps({"query": context.query}, ensure_ascii=False)
+    call = RequestedCall(FIRST_CALL_ID, TOOL_NAME, query)
+    found = context.tool_json(range(1, len(context.results) + 1))
+    budget -= estimated_tokens(assignment.question) + estimated_tokens(found)
+    recent = fitting_history(assignment.history[-2 * config.max_turns :], budget)
     # The passages are numbered anew for each question, so earlier numbers would mislead.
-    history = [{"role": m.role, "content": without_markers(m.content)} for m in recent]
-    call = RequestedCall(
-        FIRST_CALL_ID, TOOL_NAME, json.dumps({"query": assignment.question}, ensure_ascii=False)
-    )
-    numbers = range(1, len(assignment.context.results) + 1)
+    before = [rules, *({"role": m.role, "content": without_markers(m.content)} for m in recent)]
+    if config.max_tool_calls == 0:  # a model without tools reads the passages with the question
+        asked = WITH_PASSAGES.format(question=assignment.question, passages=found)
+        return [*before, {"role": "user", "content": asked}]
     return [
-        {"role": "system", "content": config.system_prompt},
-        *history,
+        *before,
         {"role": "user", "content": assignment.question},
         {"role": "assistant", "content": None, "tool_calls": [call.as_message()]},
-        tool_message(FIRST_CALL_ID, assignment.context.tool_json(numbers)),
+        tool_message(FIRST_CALL_ID, found),
     ]
+
+
+def rules_of(assignment: Assignment, config: AgentConfig) -> str:
+    if not assignment.topic_summary:
+        return config.system_prompt
+    summary = SUMMARY_LINE.format(summary=assignment.topic_summary)
+    return f"{config.system_prompt}\n{summary}\n"
 
 
 def tool_message(call_id: str, content: str) -> dict[str, Any]:
