@@ -23,7 +23,8 @@ WORKDIR /app
 USER footnote
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 FOOTNOTE_DATA_DIR=/data
 VOLUME /data
-HEALTHCHECK --interval=60s --timeout=30s --start-period=60s --retries=3 \
+# Seldom: it loads the model and asks every platform and provider.
+HEALTHCHECK --interval=5m --timeout=60s --start-period=2m --retries=3 \
   CMD ["footnote", "doctor"]
 ENTRYPOINT ["footnote"]
 CMD ["run"]

@@ -24,18 +24,15 @@ from adapters.delivery import (
     Submit,
     Suggest,
 )
-from adapters.render import discord_messages, discord_sections
-from rag.errors import SettingsError, StoreUnavailable
-from rag.types import MAX_QUESTION_CHARACTERS, Message, Question, Role
+from adapters.render import SEARCHING, WRITING, discord_messages, discord_sections
+from rag.errors import CourseError, FootnoteError, SettingsError, StoreUnavailable
+from rag.prompts import FAILURE, NO_COURSE
+from rag.types import MAX_MESSAGES, MAX_QUESTION_CHARACTERS, Message, Question, Role
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FAILURE = (
-    "Something went wrong on my side. Please ask again in a moment; "
-    "if it happens again, tell the course staff the number {id}."
-)
 TOKEN_REJECTED = (
     "Discord rejects DISCORD_BOT_TOKEN: copy the bot's token again from "
     "https://discord.com/developers/applications, page “Bot”."
@@ -46,7 +43,7 @@ INTENT_MISSING = (
     "switch it on at https://discord.com/developers/applications, page “Bot”, "
     "“Privileged Gateway Intents”, or switch it off in Footnote's settings."
 )
-UNREACHABLE = "Discord cannot be reached, so its bot token was not checked."
+UNREACHABLE = "Discord cannot be reached. Is the network up?"
 
 MAX_THREAD_NAME = 100
 MAX_CHOICES = 25
@@ -96,6 +93,12 @@ def thread_name(question: str) -> str:
     return name[: MAX_THREAD_NAME - 1].rsplit(" ", 1)[0] + "…"
 
 
+def without_apparatus(text: str) -> str:
+    """The answer alone: no list of sources, nothing that only said it was being written."""
+    answer = re.split(r"(?:^|\n+)\*\*(?:Sources|Closest sections):\*\*\n", text)[0]
+    return re.sub(rf"\s*\*(?:{SEARCHING}|{WRITING})\*$", "", answer)
+
+
 def in_turns(spoken: Iterable[tuple[Role, str]]) -> list[Message]:
     """User and assistant in turn: what one side said in a row becomes one message."""
     turns: list[tuple[Role, list[str]]] = []
@@ -106,7 +109,10 @@ def in_turns(spoken: Iterable[tuple[Role, str]]) -> list[Message]:
             turns[-1][1].append(text)
         else:
             turns.append((role, [text]))
-    return [Message(role=role, content="\n".join(texts)) for role, texts in turns]
+    # A question nobody answered yet is no exchange: the next one would follow it out of turn.
+    answered = turns[:-1] if turns and turns[-1][0] == "user" else turns
+    messages = [Message(role=role, content="\n".join(texts)) for role, texts in answered]
+    return messages[-MAX_MESSAGES:]
 
 
 def choices(names: Iterable[str]) -> list[app_commands.Choice[str]]:
@@ -155,6 +161,8 @@ def explained() -> Generator[None]:
         raise SettingsError(TOKEN_REJECTED) from error
     except discord.PrivilegedIntentsRequired as error:
         raise SettingsError(INTENT_MISSING) from error
+    except TROUBLE as error:
+        raise SettingsError(UNREACHABLE) from error
 
 
 @asynccontextmanager
@@ -320,7 +328,7 @@ class _Replies:
             earlier = [message async for message in newest_first][::-1]
         starter = await self._starter(asked, earlier)
         people = [said for said in (*starter, *earlier) if self._is_part_of_talk(said)]
-        return in_turns((self._role(said), plain_text(said, {self._me})) for said in people)
+        return in_turns((self._role(said), self._said(said)) for said in people)
 
     async def _open(self, envelope: Envelope) -> Place:
         """Where the reply will stand; a question in a channel gets its thread here."""
@@ -412,6 +420,10 @@ class _Replies:
     def _is_part_of_talk(self, message: discord.Message) -> bool:
         return message.type in SPOKEN and (message.author.id == self._me or not message.author.bot)
 
+    def _said(self, message: discord.Message) -> str:
+        text = plain_text(message, {self._me})
+        return without_apparatus(text) if self._role(message) == "assistant" else text
+
     def _role(self, message: discord.Message) -> Role:
         return "assistant" if message.author.id == self._me else "user"
 
@@ -463,6 +475,10 @@ class DiscordAdapter:
         with explained():
             await self._client.connect()
 
+    async def ready(self) -> None:
+        """Returns once messages can arrive."""
+        await self._client.wait_until_ready()
+
     async def stop(self) -> None:
         await self._client.close()
 
@@ -485,13 +501,20 @@ class DiscordAdapter:
         """The sections that fit some words, for the one who asked."""
         async with apologising(_privately(interaction)):
             await interaction.response.defer(ephemeral=True, thinking=True)
-            first, *more = discord_sections(await self._lookup(query, None), self._links)
+            try:
+                first, *more = discord_sections(await self._lookup(query, None), self._links)
+            except CourseError:
+                first, *more = [NO_COURSE]
             await interaction.edit_original_response(content=first)
             for part in more:
                 await interaction.followup.send(part, ephemeral=True)
 
     async def suggest(self, letters: str) -> list[app_commands.Choice[str]]:
-        return choices(await self._suggest(letters, None))
+        try:
+            return choices(await self._suggest(letters, None))
+        except FootnoteError as error:
+            log.warning("Nothing to complete: %s", error)
+            return []
 
     async def _is_meant(self, message: discord.Message, envelope: Envelope) -> bool:
         if message.guild is None or self._own_ids(message) & _mentioned_ids(message):

@@ -37,8 +37,8 @@ from adapters.delivery import (
     Submit,
 )
 from adapters.render import SEARCHING, WRITING, SlackMessage, slack_messages, slack_sections
-from rag.errors import SettingsError
-from rag.prompts import FAILURE
+from rag.errors import CourseError, SettingsError, StoreUnavailable
+from rag.prompts import FAILURE, NO_COURSE
 from rag.types import MAX_MESSAGES, Message, Question, Role
 
 SCOPES = (
@@ -97,6 +97,16 @@ async def check(client: AsyncWebClient) -> list[str]:
     return [f"The Slack app lacks these bot scopes: {', '.join(missing)}. Add and reinstall it."]
 
 
+async def check_socket(client: AsyncWebClient, app_token: str) -> list[str]:
+    """What keeps events from arriving; the address that Slack hands out is not used."""
+    try:
+        with _explained("SLACK_APP_TOKEN"):
+            await client.apps_connections_open(app_token=app_token)
+    except SettingsError as error:
+        return [str(error)]
+    return []
+
+
 def _refusal(token_name: str, error: SlackApiError) -> str:
     return f"Slack refused {token_name} ({error.response.get('error', 'unknown error')})."
 
@@ -140,8 +150,9 @@ def envelope_of_command(command: Event) -> Envelope:
 
 def is_addressed(event: Event, bot_user: str) -> bool:
     """Whether the message names the bot, or was written to it alone."""
-    named = event.get("type") == "app_mention" or f"<@{bot_user}" in str(event.get("text"))
-    return named or _is_direct(event)
+    if event.get("type") == "app_mention" or _is_direct(event):
+        return True
+    return re.search(rf"<@{re.escape(bot_user)}[|>]", str(event.get("text"))) is not None
 
 
 def may_follow_up(event: Event) -> bool:
@@ -483,11 +494,16 @@ class SlackAdapter:
 
         return authorize
 
-    async def _on_message(self, body: dict[str, Any], event: dict[str, Any]) -> None:
+    async def _on_message(self, body: dict[str, Any], event: dict[str, Any]) -> BoltResponse | None:
         bot_user = await self._replies.bot_user()
         envelope = envelope_of(event, str(body["team_id"]), bot_user)
-        if envelope and await self._is_meant(event, envelope, bot_user):
-            await self._submit(envelope)
+        try:
+            if envelope and await self._is_meant(event, envelope, bot_user):
+                await self._submit(envelope)
+        except StoreUnavailable as error:
+            logger.warning("A message was not taken; Slack will send it again: %s", error)
+            return BoltResponse(status=503)
+        return None
 
     async def _is_meant(self, event: Event, envelope: Envelope, bot_user: str) -> bool:
         if is_addressed(event, bot_user):
@@ -511,6 +527,8 @@ class SlackAdapter:
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
                 results = await self._lookup(words, None)
+        except CourseError:
+            return await _say(ack, NO_COURSE)
         except Exception:  # the edge: without an answer Slack shows its own error code
             return await _apologise(ack)
         found = slack_sections(results, self._links)[0]

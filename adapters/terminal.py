@@ -4,18 +4,36 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.markdown import Markdown
 from rich.panel import Panel
+from rich.spinner import Spinner
 from rich.text import Text
 
-from rag.types import AgentResponse, AnswerEvent, Citation, Delta, Done, Question, StateChanged
+from rag.errors import FootnoteError
+from rag.types import (
+    AgentResponse,
+    AnswerEvent,
+    Citation,
+    ConfidenceLevel,
+    Delta,
+    Done,
+    Question,
+    StateChanged,
+)
 
 Answer = Callable[[Question], AsyncIterator[AnswerEvent]]
 ReadLine = Callable[[], Awaitable[str | None]]
 """The next line a person types; None when they are done."""
 
 STATES = {"PENDING": "Thinking…", "RETRIEVING": "Searching the book…", "GENERATING": "Writing…"}
+MARKS: dict[ConfidenceLevel, tuple[str, str]] = {
+    "high": ("●●●", "green"),
+    "medium": ("●●○", "green"),
+    "low": ("●○○", "yellow"),
+    "insufficient": ("○○○", "red"),
+}
 HELP = "Ask a question. /sources: where the last answer comes from. /new: start afresh. /quit: end."
 _MARKER = re.compile(r"\[(\d{1,3})\]")
 _FENCE = re.compile(r"^ {0,3}(```|~~~)", re.MULTILINE)
@@ -52,7 +70,13 @@ class Terminal:
             if command.startswith("/"):
                 self._command(command)
             elif command:
-                self._last = await self.ask(command)
+                await self._exchange(command)
+
+    async def _exchange(self, text: str) -> None:
+        try:
+            self._last = await self.ask(text)
+        except FootnoteError as error:  # one question's failure does not end the conversation
+            self._console.print(Text(str(error), style="red"))
 
     def _command(self, command: str) -> None:
         if command == "/new":
@@ -75,18 +99,21 @@ class Terminal:
         if not self._console.is_terminal:
             return await self._show_plain(events)
         blocks = BlockBuffer()
-        with self._console.status("Thinking…") as status:
+        doing = Spinner("dots", STATES["PENDING"])
+        with Live(doing, console=self._console, transient=True) as live:
             async for event in events:
                 match event:
                     case StateChanged(state=state):
-                        status.update(STATES.get(state, ""))
+                        doing.update(text=STATES.get(state, ""))
                     case Delta(text=text, citations=citations):
                         for block in blocks.add(text, citations):
                             self._console.print(Markdown(block))
+                        # The paragraph that is still growing is redrawn with every sentence.
+                        live.update(Group(Markdown(blocks.begun), doing), refresh=True)
                     case Done(response=response):
+                        live.stop()
                         for block in blocks.rest():
                             self._console.print(Markdown(block))
-                        status.stop()
                         self._close(response)
                         return response
         raise RuntimeError("an answer ended without its Done event")
@@ -94,11 +121,13 @@ class Terminal:
     def _close(self, response: AgentResponse) -> None:
         """What follows the text: sources and confidence, or the whole refusal."""
         if response.kind == "chat":
-            self._console.print(Text(response.content))
+            self._console.print(Markdown(response.content))
         elif response.kind == "refusal":
-            self._console.print(Panel(refusal_text(response), border_style="yellow"))
+            title = Text("not in the book", style="bold yellow")
+            panel = Panel(refusal_text(response), title=title, border_style="yellow")
+            self._console.print(panel)
         else:
-            self._console.print(Text(f"confidence: {response.confidence_level}", style="dim"))
+            self._console.print(confidence_mark(response.confidence_level))
             for citation in response.citations:
                 self._console.print(source_line(citation))
         if response.notice:
@@ -132,9 +161,20 @@ class BlockBuffer:
         ready, self._text = self._text[:end], self._text[end:].lstrip("\n")
         return [linked(ready, self._citations)]
 
+    @property
+    def begun(self) -> str:
+        """The block that is not whole yet, as far as it goes."""
+        return linked(self._text, self._citations)
+
     def rest(self) -> list[str]:
         ready, self._text = self._text.strip(), ""
         return [linked(ready, self._citations)] if ready else []
+
+
+def confidence_mark(level: ConfidenceLevel) -> Text:
+    """Fuller and greener, the surer."""
+    mark, style = MARKS[level]
+    return Text(mark, style=style).append(f" confidence: {level}", style="dim")
 
 
 def linked(text: str, citations: dict[int, Citation]) -> str:

@@ -1,6 +1,7 @@
-"""The command line: run, ask, chat, search, ingest, courses, jobs and doctor.
+"""The command line: run, ask, chat, search, ingest, courses, jobs, eval and doctor.
 
-The platforms' libraries are slow to import, so only the commands that need them do it.
+Each command works on the data folder itself, or through the `footnote run` that holds it. The
+platforms' libraries are slow to import, so only the commands that need them do it.
 """
 
 import argparse
@@ -20,12 +21,14 @@ from rich.logging import RichHandler
 from rich.table import Table
 from rich.text import Text
 
+from adapters.operations import IngestRequest, Operations, answer_document
 from adapters.terminal import Terminal
-from bot.app import Core, open_core
-from bot.progress import shown_progress
+from bot.app import Core, open_api, open_core, open_operations
+from bot.courses import pick
+from bot.progress import shown
 from bot.settings import SAMPLE_COURSE, Settings, load_settings
-from rag.errors import FootnoteError
-from rag.types import AgentResponse, IngestionJob, SearchQuery, SearchResponse
+from rag.errors import FootnoteError, IngestionError
+from rag.types import CourseSummary, IngestionJob, SearchQuery, SearchResponse
 
 if TYPE_CHECKING:
     from bot.fronts import Front
@@ -57,7 +60,11 @@ def run_command(arguments: Sequence[str] | None) -> int:
     except ValidationError as error:
         complain(usage_sentence(error))
         return WRONG_USAGE
+    except OSError as error:  # a full disk, a folder that may not be written
+        complain(f"{error.filename or 'The system'} says: {error.strerror or error}.")
+        return FAILED
     except KeyboardInterrupt:
+        complain("Stopped.")
         return FAILED
 
 
@@ -80,10 +87,10 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
     """Everything: the platforms that have their tokens, and a chat if a person is there."""
     from bot.fronts import open_fronts
 
-    async with open_core(settings) as core:
-        if not await core.courses.all():
+    async with open_core(settings) as core, open_api(core):
+        if await core.courses.none_yet():
             out.print(f"First start: reading the sample course from {SAMPLE_COURSE}")
-            await ingest_shown(core, SAMPLE_COURSE, None, "incremental")
+            await ingest_shown(core.operations, IngestRequest(path=SAMPLE_COURSE))
         async with open_fronts(settings, core) as fronts:
             await show_status(settings, core, fronts)
             if out.is_terminal and sys.stdin.isatty():
@@ -96,9 +103,10 @@ async def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def ask(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
+    async with open_operations(settings) as footnote:
         quiet = Console(quiet=True)
-        terminal = Terminal(quiet if args.json else out, core.bot.answer, args.course)
+        course = args.course or settings.course
+        terminal = Terminal(quiet if args.json else out, footnote.answer, course)
         session = args.session or str(uuid.uuid4())
         response = await terminal.ask(" ".join(args.text), session)
     if args.json:
@@ -108,15 +116,15 @@ async def ask(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def chat(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
-        await core.courses.resolve(args.course)
-        await Terminal(out, core.bot.answer, args.course).chat(read_line)
+    async with open_operations(settings) as footnote:
+        course = pick(await footnote.courses(), args.course or settings.course)
+        await Terminal(out, footnote.answer, course.book_id).chat(read_line)
     return DONE
 
 
 async def search(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
-        course = await core.courses.resolve(args.course)
+    async with open_operations(settings) as footnote:
+        course = pick(await footnote.courses(), args.course or settings.course)
         query = SearchQuery(
             text=" ".join(args.text),
             book_id=course.book_id,
@@ -130,7 +138,7 @@ async def search(settings: Settings, args: argparse.Namespace) -> int:
             parent_doc_id=args.parent,
             limit=args.limit,
         )
-        response = await core.retriever.search(query)
+        response = await footnote.search(query)
     if args.json:
         print_json(response)
     else:
@@ -139,8 +147,9 @@ async def search(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def ingest(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
-        job = await ingest_shown(core, args.path, args.course, args.mode)
+    request = IngestRequest(path=args.path, course=args.course, mode=args.mode)
+    async with open_operations(settings) as footnote:
+        job = await ingest_shown(footnote, request)
     if args.json:
         print_json(job)
     else:
@@ -149,23 +158,37 @@ async def ingest(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def courses(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
-        known = await core.courses.all()
+    async with open_operations(settings) as footnote:
+        known = await footnote.courses()
     if args.json:
         print_json([course.model_dump(mode="json", exclude={"profile"}) for course in known])
         return DONE
     table = Table("course", "title", "passages", "last update")
     for course in known:
         updated = course.last_incremental_update or course.last_full_ingest
-        when = f"{updated:%Y-%m-%d %H:%M}" if updated else "never"
+        when = f"{updated:%Y-%m-%d %H:%M}" if updated else "never finished"
         table.add_row(course.book_id, course.title, str(course.total_chunks), when)
     out.print(table if known else "No course yet: run footnote ingest FOLDER.")
     return DONE
 
 
+async def remove_course(settings: Settings, args: argparse.Namespace) -> int:
+    if not args.yes and not sys.stdin.isatty():
+        complain(f"Removing {args.id} cannot be undone: add --yes if that is meant.")
+        return WRONG_USAGE
+    async with open_operations(settings) as footnote:
+        course = pick(await footnote.courses(), args.id)
+        if not args.yes and not await is_confirmed(course):
+            out.print("Nothing was removed.")
+            return FAILED
+        removed = await footnote.remove(course.book_id)
+    out.print(f"{removed.course} is removed, with {removed.chunks_deleted} passages.")
+    return DONE
+
+
 async def jobs(settings: Settings, args: argparse.Namespace) -> int:
-    async with open_core(settings) as core:
-        known = await core.jobs.all()
+    async with open_operations(settings) as footnote:
+        known = await footnote.jobs()
     if args.json:
         print_json([job.model_dump(mode="json") for job in known])
         return DONE
@@ -176,6 +199,29 @@ async def jobs(settings: Settings, args: argparse.Namespace) -> int:
         row = (str(job.job_id), job.book_id, job.mode, job.status, files)
         table.add_row(*row, str(job.chunks_created), started)
     out.print(table if known else "Nothing has been ingested yet.")
+    for job in known:
+        if job.error_message:
+            out.print(Text(f"Job {job.job_id}: {job.error_message}", style="yellow"))
+    return DONE
+
+
+async def evaluate(settings: Settings, args: argparse.Namespace) -> int:
+    from bot.evaluating import run_evaluation, summary_table
+
+    async with open_core(settings) as core:
+        summary = await run_evaluation(
+            core,
+            args.questions,
+            args.course,
+            answers=args.answers,
+            out=args.out,
+            report=args.report,
+            console=err,
+        )
+    if args.json:
+        print_json(summary)
+    else:
+        out.print(summary_table(summary))
     return DONE
 
 
@@ -196,12 +242,25 @@ async def doctor(settings: Settings, args: argparse.Namespace) -> int:
 # --- What they share ---------------------------------------------------------------------------
 
 
-async def ingest_shown(core: Core, path: Path, course_id: str | None, mode: Any) -> IngestionJob:
-    with shown_progress(err) as on_progress:
-        job = await core.ingest(path, course_id, mode, on_progress)
+async def ingest_shown(footnote: Operations, request: IngestRequest) -> IngestionJob:
+    try:
+        job = await shown(footnote.ingest(request), err)
+    except asyncio.CancelledError:  # Ctrl-C
+        raise IngestionError(
+            "Stopped. What has been read so far stays; the same command goes on from there."
+        ) from None
+    for warning in job.warnings:
+        err.print(Text(warning, style="yellow"), soft_wrap=True)
     for failure in job.failures:
-        err.print(Text(f"{failure.source_file}: {failure.reason}", style="yellow"))
+        sentence = f"{failure.source_file}: {failure.reason}"
+        err.print(Text(sentence, style="yellow"), soft_wrap=True)
     return job
+
+
+async def is_confirmed(course: CourseSummary) -> bool:
+    question = f"Remove {course.book_id} ({course.title}, {course.total_chunks} passages)? [y/N] "
+    out.print(Text(question), end="")
+    return (await typed()).strip().lower() in ("y", "yes")
 
 
 async def show_status(settings: Settings, core: Core, fronts: "list[Front]") -> None:
@@ -222,10 +281,22 @@ async def show_status(settings: Settings, core: Core, fronts: "list[Front]") -> 
 
 
 async def read_line() -> str | None:
-    """A line from the keyboard, without stopping everything else meanwhile."""
     out.print(Text("\nyou › ", style="bold cyan"), end="")
-    line = await asyncio.to_thread(sys.stdin.readline)
+    line = await typed()
     return line.rstrip("\n") if line else None
+
+
+async def typed() -> str:
+    """A line from the keyboard, without stopping everything else meanwhile."""
+    if sys.stdin.isatty():
+        # A thread that waits for a person could not be ended by Ctrl-C: it begins when they typed.
+        ready, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(sys.stdin, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(sys.stdin)
+    return await asyncio.to_thread(sys.stdin.readline)
 
 
 async def until_told_to_stop() -> None:
@@ -233,30 +304,6 @@ async def until_told_to_stop() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await stop.wait()
-
-
-def answer_document(response: AgentResponse) -> dict[str, Any]:
-    """The AgentResponse with the chat API's fields beside its own."""
-    sources = [
-        {
-            "chunk_text": citation.chunk_text,
-            "similarity_score": citation.similarity,
-            "chapter": citation.chapter_name,
-            "section": citation.section,
-            "url": citation.url,
-            "chunk_index": citation.chunk_index,
-        }
-        for citation in response.citations
-    ]
-    return response.model_dump(mode="json") | {
-        "response": response.content,
-        "sources": sources,
-        "confidence": response.confidence,
-        "confidence_level": response.confidence_level,
-        "confidence_label": response.confidence_label,
-        "should_answer": response.should_answer,
-        "timestamp": response.created_at.isoformat(),
-    }
 
 
 def print_json(document: BaseModel | dict[str, Any] | list[Any]) -> None:
@@ -311,12 +358,23 @@ def parser() -> argparse.ArgumentParser:
     ingesting.add_argument("path", type=Path)
     modes = ["incremental", "full", "recreate"]
     ingesting.add_argument("--mode", choices=modes, default="incremental")
-    listing = add("courses", courses, "List the courses.")
+    listing = add("courses", courses, "List the courses, or remove one.")
+    removing = listing.add_subparsers(metavar="remove").add_parser(
+        "remove", help="Remove a course with all its passages."
+    )
+    removing.set_defaults(command=remove_course)
+    removing.add_argument("id", metavar="ID")
+    removing.add_argument("--yes", action="store_true", help="without asking")
     working = add("jobs", jobs, "List the ingestion jobs.")
     examining = add("doctor", doctor, "Say what is configured, reachable, missing or wrong.")
-    for sub in (asking, chatting, searching, ingesting):
+    evaluating = add("eval", evaluate, "Measure how well a course answers a file of questions.")
+    evaluating.add_argument("questions", type=Path, metavar="QUESTIONS.jsonl")
+    evaluating.add_argument("--answers", action="store_true", help="write the answers too")
+    evaluating.add_argument("--out", type=Path, metavar="RESULTS.jsonl")
+    evaluating.add_argument("--report", type=Path, metavar="FILE.html")
+    for sub in (asking, chatting, searching, ingesting, evaluating):
         sub.add_argument("--course", metavar="ID")
-    for sub in (asking, searching, ingesting, listing, working, examining):
+    for sub in (asking, searching, ingesting, listing, working, examining, evaluating):
         sub.add_argument("--json", action="store_true", help="print one JSON document")
     return root
 

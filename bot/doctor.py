@@ -1,33 +1,23 @@
 """What is configured, reachable, missing or wrong, in plain sentences."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
 import aiohttp
 import openai
 from openai import AsyncOpenAI
-from pydantic import BaseModel
 
 from adapters.discord import check as check_discord
-from adapters.slack import build_client
+from adapters.http_client import is_listening, open_client
+from adapters.operations import Finding, Status
+from adapters.slack import build_client, check_socket
 from adapters.slack import check as check_slack
-from bot.app import hold, open_index
-from bot.courses import Courses
+from bot.app import api_socket, hold, open_embedder, open_index
+from bot.health import index_findings, memory_finding
+from bot.jobs import Turns
 from bot.settings import DiscordSettings, OpenAISettings, Settings, SlackSettings
-from bot.store import open_store, redacted
-from rag.embedding.local import LocalEmbedder
-from rag.errors import FootnoteError
-
-Status = Literal["ok", "off", "wrong"]
-
-
-class Finding(BaseModel):
-    """One thing that was looked at."""
-
-    part: str
-    status: Status
-    sentence: str
+from bot.store import open_store
+from rag.embedding import Embedder
+from rag.errors import DataFolderInUse, FootnoteError
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -44,45 +34,54 @@ async def examine(settings: Settings) -> list[Finding]:
 async def stores(settings: Settings) -> list[Finding]:
     """The data folder with what lies in it, or the servers that stand in for it."""
     if settings.redis.url and settings.qdrant.url:
-        return [await memory(settings), *await passages(settings)]
+        return await contents(settings)
+    part = "data folder"
     try:
         with hold(settings.data_dir):
-            folder = Finding(
-                part="data folder", status="ok", sentence=f"{settings.data_dir} can be used."
-            )
-            return [folder, await memory(settings), *await passages(settings)]
+            sentence = f"{settings.data_dir} can be used."
+            folder = Finding(part=part, status="ok", sentence=sentence)
+            return [folder, *await contents(settings)]
+    except DataFolderInUse as error:
+        socket = api_socket(settings.data_dir)
+        if not await is_listening(socket):
+            return [Finding(part=part, status="wrong", sentence=str(error))]
+        sentence = f"{settings.data_dir} is in the hands of the running footnote, which says:"
+        async with open_client(socket) as running:
+            return [Finding(part=part, status="ok", sentence=sentence), *await running.health()]
     except FootnoteError as error:
-        return [Finding(part="data folder", status="wrong", sentence=str(error))]
+        return [Finding(part=part, status="wrong", sentence=str(error))]
 
 
-async def memory(settings: Settings) -> Finding:
-    where = redacted(settings.redis.url) if settings.redis.url else "an embedded Valkey server"
+async def contents(settings: Settings) -> list[Finding]:
+    url = settings.redis.url
     try:
-        async with open_store(settings.redis.url, settings.data_dir):
-            return Finding(part="memory", status="ok", sentence=f"Conversations are in {where}.")
+        async with open_store(url, settings.data_dir) as redis:
+            turns = Turns(redis if url else None)
+            return [await memory_finding(redis, url), *await passages(settings, turns)]
     except FootnoteError as error:
-        return Finding(part="memory", status="wrong", sentence=str(error))
+        memory = Finding(part="memory", status="wrong", sentence=str(error))
+        return [memory, *await passages(settings, Turns())]
 
 
-async def passages(settings: Settings) -> list[Finding]:
+async def passages(settings: Settings, turns: Turns) -> list[Finding]:
+    """The embedder, asked once to see that its key works, and the index it writes to."""
     try:
-        embedder = await asyncio.to_thread(LocalEmbedder.load, settings.embedding_folder)
+        async with open_embedder(settings) as embedder:
+            await embedder.embed_query("Does the embedder answer?")
+            name = settings.embedding.embedder
+            sentence = f"{embedder.model} ({name}, {embedder.dimension} dimensions) answers."
+            found = Finding(part="embeddings", status="ok", sentence=sentence)
+            return [found, *await indexed(settings, embedder, turns)]
     except FootnoteError as error:
         return [Finding(part="embeddings", status="wrong", sentence=str(error))]
-    loaded = f"{embedder.model} is loaded ({embedder.dimension} dimensions)."
-    found = [Finding(part="embeddings", status="ok", sentence=loaded)]
-    where = settings.qdrant.url or "the data folder"
+
+
+async def indexed(settings: Settings, embedder: Embedder, turns: Turns) -> list[Finding]:
     try:
         async with open_index(settings, embedder) as index:
-            courses = await Courses(index).all()
+            return await index_findings(index, settings.qdrant.url, turns)
     except FootnoteError as error:
-        return [*found, Finding(part="index", status="wrong", sentence=str(error))]
-    found.append(Finding(part="index", status="ok", sentence=f"Passages are in {where}."))
-    if not courses:
-        advice = "No course yet: run footnote ingest FOLDER."
-        return [*found, Finding(part="courses", status="off", sentence=advice)]
-    names = ", ".join(f"{course.book_id} ({course.total_chunks} passages)" for course in courses)
-    return [*found, Finding(part="courses", status="ok", sentence=f"{names}.")]
+        return [Finding(part="index", status="wrong", sentence=str(error))]
 
 
 async def model(settings: OpenAISettings) -> list[Finding]:
@@ -119,21 +118,25 @@ async def slack(settings: SlackSettings) -> list[Finding]:
     async with aiohttp.ClientSession() as session:
         client = build_client(settings.bot_token.get_secret_value(), settings.api_url, session)
         problems = await check_slack(client)
-    if not settings.app_token.get_secret_value().startswith("xapp-"):
-        problems.append("SLACK_APP_TOKEN does not look like an app-level token (xapp-…).")
-    return findings("Slack", problems, "The token works and has every scope it needs.")
+        problems += await check_socket(client, settings.app_token.get_secret_value())
+    return findings("Slack", problems, "Both tokens work, and the bot has every scope it needs.")
 
 
-async def discord(settings: DiscordSettings) -> list[Finding]:
+CheckDiscord = Callable[[str, bool], Awaitable[list[str]]]
+
+
+async def discord(settings: DiscordSettings, check: CheckDiscord = check_discord) -> list[Finding]:
     if settings.bot_token is None:
         sentence = "DISCORD_BOT_TOKEN is not set: Discord stays off."
         return [Finding(part="Discord", status="off", sentence=sentence)]
     token = settings.bot_token.get_secret_value()
-    problems = await check_discord(token, settings.message_content)
+    problems = await check(token, settings.message_content)
     return findings("Discord", problems, "The token works and has the intents it needs.")
 
 
 def findings(part: str, problems: list[str], fine: str) -> list[Finding]:
     if not problems:
         return [Finding(part=part, status="ok", sentence=fine)]
-    return [Finding(part=part, status="wrong", sentence=problem) for problem in problems]
+    # What cannot be reached says so at every call, and once is enough.
+    distinct = dict.fromkeys(problems)
+    return [Finding(part=part, status="wrong", sentence=problem) for problem in distinct]

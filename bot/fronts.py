@@ -1,9 +1,11 @@
 """The front doors that are open while Footnote runs: which, and if not, why not."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 
@@ -16,6 +18,10 @@ from bot.inbox import Inbox
 from bot.settings import DiscordSettings, Settings, SlackSettings
 from bot.worker import Worker
 from rag.errors import FootnoteError
+
+READY_SECONDS = 30
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,17 +97,40 @@ async def open_discord(
         participates=core.conversations.has_joined,
         message_content=settings.message_content,
     )
-    token = settings.bot_token.get_secret_value()
+    return await start_discord(adapter, settings.bot_token.get_secret_value(), deliveries, stack)
+
+
+async def start_discord(
+    adapter: DiscordAdapter, token: str, deliveries: dict[str, Delivery], stack: AsyncExitStack
+) -> Front:
+    stack.push_async_callback(adapter.stop)
     try:
         await adapter.login(token)
+        listening = asyncio.create_task(adapter.start(token))
+        stack.push_async_callback(ended, listening)
+        await begun(listening, adapter.ready())
     except FootnoteError as error:
-        await adapter.stop()
         return Front("Discord", False, f"not running: {error}")
-    stack.push_async_callback(adapter.stop)
-    listening = asyncio.create_task(adapter.start(token))
-    stack.push_async_callback(ended, listening)
+    listening.add_done_callback(report)
     deliveries["discord"] = adapter.delivery
     return Front("Discord", True, "connected")
+
+
+async def begun(listening: asyncio.Task[None], ready: Coroutine[Any, Any, None]) -> None:
+    """Waits until a platform is ready; raises what it refused us for instead."""
+    waiting = asyncio.create_task(ready)
+    await asyncio.wait(
+        {listening, waiting}, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    await ended(waiting)
+    if listening.done():
+        listening.result()
+
+
+def report(listening: asyncio.Task[None]) -> None:
+    """A platform that refuses us later must not fall silent unnoticed."""
+    if not listening.cancelled() and (error := listening.exception()):
+        logger.error("Discord is no longer connected: %s", error)
 
 
 async def ended(task: asyncio.Task[None]) -> None:

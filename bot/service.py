@@ -3,6 +3,7 @@
 import logging
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 from bot.conversations import Conversations, new_conversation
 from bot.courses import Courses
@@ -40,8 +41,10 @@ class CourseBot:
     ) -> AsyncIterator[AnswerEvent]:
         """The answer as it comes about; the last event is always `Done`."""
         yield StateChanged(state="PENDING")
+        await self._join(question)
         text = readable(question.text)
         if objection := objection_to(text):
+            yield StateChanged(state="ERROR")
             yield Done(response=AgentResponse(content=objection, kind="chat", query=text))
             return
         course = await self._courses.resolve(question.course)
@@ -53,6 +56,11 @@ class CourseBot:
                 yield Done(response=response if remembered else without_memory(response))
             else:
                 yield event
+
+    async def _join(self, question: Question) -> None:
+        """Whatever the reply will be, a student need not call the bot again to go on from it."""
+        with suppress(StoreUnavailable):
+            await self._conversations.join(question.conversation_key)
 
     async def _recall(
         self, question: Question, rebuild: Rebuild | None

@@ -85,6 +85,56 @@ class QdrantSettings(Group):
     url: str | None = Field(default=None, validation_alias="QDRANT_URL")
     api_key: SecretStr | None = Field(default=None, validation_alias="QDRANT_API_KEY")
     collection: str = Field(default="textbook_chunks", validation_alias="QDRANT_COLLECTION_NAME")
+    timeout_seconds: int = Field(
+        default=30, validation_alias="FOOTNOTE_QDRANT_TIMEOUT_SECONDS", ge=1
+    )
+
+
+class EmbeddingSettings(Group):
+    """Who turns text into vectors: never another than the one named here, whatever keys are set."""
+
+    embedder: Literal["local", "cohere", "openai"] = Field(
+        default="local", validation_alias="FOOTNOTE_EMBEDDER"
+    )
+    folder: Path | None = Field(default=None, validation_alias="FOOTNOTE_EMBEDDING_FOLDER")
+    cohere_api_key: SecretStr | None = Field(default=None, validation_alias="COHERE_API_KEY")
+    cohere_model: str = Field(
+        default="embed-english-v3.0", validation_alias="COHERE_MODEL", min_length=1
+    )
+    cohere_base_url: str = Field(
+        default="https://api.cohere.com", validation_alias="COHERE_BASE_URL"
+    )
+    openai_model: str = Field(
+        default="text-embedding-3-small", validation_alias="FOOTNOTE_EMBEDDING_MODEL", min_length=1
+    )
+    dimension: int | None = Field(
+        default=None, validation_alias="FOOTNOTE_EMBEDDING_DIMENSION", ge=1
+    )
+    usd_per_million: float | None = Field(
+        default=None, validation_alias="FOOTNOTE_EMBEDDING_USD_PER_MILLION", ge=0
+    )
+    timeout_seconds: float = Field(
+        default=30.0, validation_alias="FOOTNOTE_EMBEDDING_TIMEOUT_SECONDS", gt=0
+    )
+
+    @field_validator("folder")
+    @classmethod
+    def _home_is_expanded(cls, folder: Path | None) -> Path | None:
+        return folder.expanduser() if folder else None
+
+
+class RerankSettings(Group):
+    """A second look at the best passages, where it is asked for and a key is set."""
+
+    reranker: Literal["off", "cohere"] = Field(default="off", validation_alias="FOOTNOTE_RERANKER")
+    api_key: SecretStr | None = Field(default=None, validation_alias="COHERE_API_KEY")
+    base_url: str = Field(default="https://api.cohere.com", validation_alias="COHERE_BASE_URL")
+    model: str = Field(
+        default="rerank-v3.5", validation_alias="FOOTNOTE_RERANK_MODEL", min_length=1
+    )
+    timeout_seconds: float = Field(
+        default=5.0, validation_alias="FOOTNOTE_RERANK_TIMEOUT_SECONDS", gt=0
+    )
 
 
 class RedisSettings(Group):
@@ -106,6 +156,12 @@ class AgentSettings(Group):
     max_turns: int = Field(default=50, validation_alias="AGENT_MAX_TURNS", ge=1)
     temperature: float = Field(default=0.0, validation_alias="FOOTNOTE_TEMPERATURE", ge=0, le=1)
     max_tokens: int | None = Field(default=None, validation_alias="FOOTNOTE_MAX_TOKENS", ge=1)
+    context_tokens: int = Field(
+        default=16_000, validation_alias="FOOTNOTE_CONTEXT_TOKENS", ge=1_000
+    )
+    verify_with_model: Literal["off", "low", "always"] = Field(
+        default="low", validation_alias="FOOTNOTE_VERIFY_WITH_MODEL"
+    )
     policy: Literal["calibrated", "seed"] = Field(
         default="calibrated", validation_alias="FOOTNOTE_CONFIDENCE_POLICY"
     )
@@ -122,21 +178,20 @@ class Settings(Group):
         validation_alias="FOOTNOTE_DATA_DIR",
     )
     course: str | None = Field(default=None, validation_alias="FOOTNOTE_COURSE")
-    embedding_folder: Path | None = Field(
-        default=None, validation_alias="FOOTNOTE_EMBEDDING_FOLDER"
-    )
     log_level: str = Field(default="WARNING", validation_alias="FOOTNOTE_LOG_LEVEL")
     slack: SlackSettings = Field(default_factory=lambda: SlackSettings())
     discord: DiscordSettings = Field(default_factory=lambda: DiscordSettings())
     openai: OpenAISettings = Field(default_factory=lambda: OpenAISettings())
+    embedding: EmbeddingSettings = Field(default_factory=lambda: EmbeddingSettings())
     qdrant: QdrantSettings = Field(default_factory=lambda: QdrantSettings())
+    reranking: RerankSettings = Field(default_factory=lambda: RerankSettings())
     redis: RedisSettings = Field(default_factory=lambda: RedisSettings())
     agent: AgentSettings = Field(default_factory=lambda: AgentSettings())
 
-    @field_validator("data_dir", "embedding_folder")
+    @field_validator("data_dir")
     @classmethod
-    def _home_is_expanded(cls, folder: Path | None) -> Path | None:
-        return folder.expanduser() if folder else None
+    def _home_is_expanded(cls, folder: Path) -> Path:
+        return folder.expanduser()
 
     @field_validator("log_level")
     @classmethod
@@ -150,7 +205,7 @@ class Settings(Group):
         return AgentConfig(
             model=self.openai.model,
             system_prompt=SYSTEM_PROMPT,
-            **self.agent.model_dump(exclude={"policy"}),
+            **self.agent.model_dump(exclude={"policy", "verify_with_model"}),
         )
 
 

@@ -59,6 +59,9 @@ class Worker:
         try:
             await self._inbox.put(envelope)
         except StoreUnavailable as error:
+            # A mention's two events come together, and both have found Redis gone by now.
+            if message_id in self._answered_directly:
+                return
             logger.warning("Answering without the inbox: %s", error)
             self._answered_directly[message_id] = None
             if len(self._answered_directly) > REMEMBERED_MESSAGES:
@@ -69,7 +72,7 @@ class Worker:
         """Work until cancelled. `reclaim_all`: no other process can be working on this inbox."""
         idle_ms = 0 if reclaim_all else RECLAIM_MS
         next_reclaim = 0.0
-        while True:
+        while not told_to_stop():
             try:
                 if time.monotonic() >= next_reclaim:
                     await self._inbox.prepare()
@@ -214,6 +217,12 @@ class Worker:
         if not shown.items() <= place.items():
             place.update(shown)
             await self._note(letter, place)
+
+
+def told_to_stop() -> bool:
+    """Whether this task was cancelled: redis-py swallows a cancellation while it connects."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def earlier(delivery: Delivery, envelope: Envelope) -> list[Message]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rag.embedding import Vector
+from rag.embedding import Usage, Vector
 
 
 class WordEmbedder:
@@ -22,8 +22,10 @@ class WordEmbedder:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
-    async def embed_passages(self, texts: Sequence[str]) -> Vector:
+    async def embed_passages(self, texts: Sequence[str], usage: Usage | None = None) -> Vector:
         self.embedded += texts
+        if usage is not None:
+            usage.add(sum(map(self.count_tokens, texts)), usd_per_million=1.0)
         return np.stack([self.vector(text) for text in texts])
 
     async def embed_query(self, text: str) -> Vector:

@@ -4,6 +4,7 @@ It checks every request as OpenAI does (a system message first, every tool call 
 and rejects a wrong one with 400, so that a test of the wire fails where the wire is wrong.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ class Reply:
     finish_reason: str | None = "stop"
     drops: bool = False
     """The connection breaks after the deltas."""
+    stalls: bool = False
+    """Nothing more comes after the deltas, though the connection stays."""
     raw: str = ""
     """Sent as it is behind the deltas, instead of a proper ending."""
     status: int = 200
@@ -41,6 +44,10 @@ def says(*pieces: str, finish_reason: str | None = "stop") -> Reply:
 
 def breaks_after(*pieces: str) -> Reply:
     return Reply([{"content": piece} for piece in pieces], drops=True)
+
+
+def stalls_after(*pieces: str) -> Reply:
+    return Reply([{"content": piece} for piece in pieces], stalls=True)
 
 
 def asks(*arguments: Json | str, name: str = "retrieve_documentation", preamble: str = "") -> Reply:
@@ -71,6 +78,8 @@ class ModelServer:
         self._accepts_temperature = accepts_temperature
         self.requests: list[Json] = []
         self.url = ""
+        self.over = asyncio.Event()
+        """Set when the test ends, so that a stalled reply ends with it."""
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body: Json = await request.json()
@@ -82,7 +91,9 @@ class ModelServer:
         if not self._replies:
             return rejected(fails(400, "The test did not expect this request."))
         reply = self._replies.pop(0)
-        return rejected(reply) if reply.status != 200 else await streamed(request, reply)
+        if reply.status != 200:
+            return rejected(reply)
+        return await streamed(request, reply, self.over)
 
     def _wrong(self, body: Json) -> str | None:
         if not self._accepts_temperature and "temperature" in body:
@@ -129,7 +140,7 @@ def rejected(reply: Reply) -> web.Response:
     return web.json_response(reply.body, status=reply.status, headers=reply.headers)
 
 
-async def streamed(request: web.Request, reply: Reply) -> web.StreamResponse:
+async def streamed(request: web.Request, reply: Reply, over: asyncio.Event) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
 
@@ -149,6 +160,9 @@ async def streamed(request: web.Request, reply: Reply) -> web.StreamResponse:
         await send([choice(delta)])
     if reply.drops:
         cast(Any, request.transport).close()
+        return response
+    if reply.stalls:
+        await over.wait()
         return response
     if reply.raw:
         await response.write(reply.raw.encode())
@@ -180,4 +194,5 @@ async def model_server(
     try:
         yield server
     finally:
+        server.over.set()
         await runner.cleanup()

@@ -12,8 +12,10 @@ from discord.app_commands import Choice
 from adapters import discord as footnote
 from adapters.delivery import Draft, Envelope, Place
 from adapters.discord import DiscordAdapter, check
-from rag.errors import SettingsError, StoreUnavailable
+from rag.errors import CourseError, SettingsError, StoreUnavailable
+from rag.prompts import NO_COURSE
 from rag.types import (
+    MAX_MESSAGES,
     AgentResponse,
     Citation,
     ConfidenceMetrics,
@@ -115,6 +117,8 @@ class Bot:
         return [SECTION]
 
     async def suggest(self, letters: str, course: str | None) -> list[str]:
+        if self.failure:
+            raise self.failure
         names = ["Chapter 1: Robot Operating System 2", "Topics", "Tools " + "x" * 120]
         names += [f"Section {n}" for n in range(40)]
         return [name for name in names if letters.lower() in name.lower()]
@@ -488,6 +492,16 @@ async def test_lookup_lists_sections_without_an_answer(world: Class, bot: Bot) -
     assert world.channel.history(viewer=world.bob) == []
 
 
+async def test_without_a_course_lookup_says_so_and_completes_nothing(
+    world: Class, bot: Bot
+) -> None:
+    bot.failure = CourseError("No course has been ingested yet.")
+    result = await world.alice.slash(world.channel, "lookup", query="topics")
+    assert result.response
+    assert result.response.content == NO_COURSE
+    assert await world.alice.autocomplete(world.channel, "lookup", "query", "to") == []
+
+
 async def test_lookup_completes_chapters_and_sections(world: Class, bot: Bot) -> None:
     offered = await world.alice.autocomplete(world.channel, "lookup", "query", "to")
     assert [choice["name"] for choice in offered][:1] == ["Topics"]
@@ -542,12 +556,13 @@ async def test_a_lost_conversation_is_rebuilt_from_its_thread(world: Class, bot:
     history = await bot.adapter.delivery.history(bot.envelopes[3])
 
     roles = [message.role for message in history]
-    assert roles == ["user", "assistant", "user", "assistant", "user"]
+    assert roles == ["user", "assistant", "user", "assistant"]
     assert [message.content for message in history if message.role == "user"] == [
         "topics?",
         "And services?",
-        "One thing more:",
     ]
+    assert "Topics carry typed messages" in history[1].content
+    assert "Sources" not in history[1].content
     assert await bot.adapter.delivery.history(bot.envelopes[0]) == []
 
 
@@ -651,6 +666,7 @@ async def test_the_doctor_accepts_a_bot_without_message_content() -> None:
     [
         (discord.LoginFailure("Improper token"), footnote.TOKEN_REJECTED),
         (discord.PrivilegedIntentsRequired(None), footnote.INTENT_MISSING),
+        (ConnectionRefusedError(), footnote.UNREACHABLE),
     ],
 )
 def test_a_refused_start_is_explained(error: Exception, sentence: str) -> None:
@@ -706,6 +722,31 @@ def test_turns_alternate() -> None:
         ("user", "a\nb"),
         ("assistant", "c\nd"),
     ]
+
+
+def test_what_nobody_answered_is_no_exchange() -> None:
+    said: list[tuple[Role, str]] = [("user", "a"), ("assistant", "b"), ("user", "c")]
+    assert [turn.content for turn in footnote.in_turns(said)] == ["a", "b"]
+
+
+def test_a_long_thread_is_cut_to_what_a_conversation_holds() -> None:
+    said: list[tuple[Role, str]] = [("user", "a"), ("assistant", "b")] * 60
+    assert len(footnote.in_turns(said)) == MAX_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("A bus.\n\n**Sources:**\n1. Chapter 1", "A bus."),
+        ("Not there.\n\n**Closest sections:**\n1. Chapter 1", "Not there."),
+        ("**Sources:**\n1. Chapter 1", ""),
+        ("A b\n\n*Writing…*", "A b"),
+        ("*Searching the book…*", ""),
+        ("The **Sources:** of it", "The **Sources:** of it"),
+    ],
+)
+def test_of_a_reply_only_the_answer_is_remembered(text: str, answer: str) -> None:
+    assert footnote.without_apparatus(text) == answer
 
 
 def test_choices_are_distinct_and_short() -> None:

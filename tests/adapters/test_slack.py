@@ -20,6 +20,7 @@ from adapters.slack import (
     SlackReplies,
     build_client,
     check,
+    check_socket,
     conversation,
     envelope_of,
     envelope_of_command,
@@ -27,7 +28,8 @@ from adapters.slack import (
     may_follow_up,
     plain,
 )
-from rag.errors import SettingsError
+from rag.errors import CourseError, SettingsError, StoreUnavailable
+from rag.prompts import NO_COURSE
 from rag.types import AgentResponse, Citation, SearchResult
 from tests.factories import make_chunk
 
@@ -146,6 +148,7 @@ def test_a_blank_mention_is_still_a_question(text: str | None):
         ({"text": "<@U2> you?", "thread_ts": "90.1"}, False, False),
         ({"text": "ask <@U2>?", "thread_ts": "90.1"}, False, True),
         ({"text": "hi <@UBOT|footnote>"}, True, False),
+        ({"text": "hi <@UBOT2>"}, False, False),
         (DIRECT, True, False),
         ({"channel": "D1", "channel_type": None, "text": "hi"}, True, False),
         ({"channel_type": "mpim", "text": "hi"}, False, False),
@@ -492,6 +495,8 @@ class Core:
         return [SearchResult.of(make_chunk(words), score=0.5, similarity=0.5, rank=1)]
 
     async def participates(self, key: str) -> bool:
+        if isinstance(self.error, StoreUnavailable):
+            raise self.error
         return key in self.joined
 
 
@@ -541,6 +546,23 @@ async def test_a_question_that_was_not_stored_is_not_acknowledged(
 ):
     core.error = RuntimeError("the inbox is full")
     assert (await send(adapter, wrapped())).status == 500
+
+
+async def test_a_follow_up_waits_for_redis_without_a_stack_trace(
+    adapter: SlackAdapter, core: Core, caplog: pytest.LogCaptureFixture
+):
+    core.joined.add("slack:T1:C1:90.1")
+    core.error = StoreUnavailable("Redis cannot be reached.")
+    follow_up = wrapped(text="and a service?", thread_ts="90.1")
+    assert (await send(adapter, follow_up)).status == 503
+    assert caplog.messages == [
+        "A message was not taken; Slack will send it again: Redis cannot be reached."
+    ]
+    assert caplog.records[0].exc_info is None
+
+    core.error = None
+    assert (await send(adapter, follow_up)).status == 200
+    assert [envelope.question.text for envelope in core.submitted] == ["and a service?"]
 
 
 async def test_without_knowing_ourselves_nothing_is_acknowledged(
@@ -599,6 +621,12 @@ async def test_lookup_lists_sections_without_an_answer(adapter: SlackAdapter, co
     assert core.submitted == []
 
 
+async def test_lookup_without_a_course_says_so(adapter: SlackAdapter, core: Core):
+    core.error = CourseError("No course has been ingested yet.")
+    response = await send(adapter, command("/lookup", "topics"))
+    assert json.loads(response.body)["text"] == NO_COURSE
+
+
 @pytest.mark.parametrize("name", ["/ask", "/lookup"])
 async def test_a_failed_command_says_one_fixed_sentence(
     name: str, adapter: SlackAdapter, core: Core, caplog: pytest.LogCaptureFixture
@@ -651,6 +679,17 @@ async def test_a_refused_token_is_named(url: str, session: aiohttp.ClientSession
     fake.errors = {"auth.test": ["token_revoked"]}
     problems = await check(build_client("xoxb-1", url, session))
     assert problems == ["Slack refused SLACK_BOT_TOKEN (token_revoked)."]
+
+
+async def test_the_socket_token_is_checked_without_connecting(
+    url: str, session: aiohttp.ClientSession, fake: FakeSlack
+):
+    client = build_client("xoxb-1", url, session)
+    assert await check_socket(client, "xapp-1") == []
+    fake.errors = {"apps.connections.open": ["not_allowed_token_type"]}
+    assert await check_socket(client, "xoxb-1") == [
+        "Slack refused SLACK_APP_TOKEN (not_allowed_token_type)."
+    ]
 
 
 async def test_an_unreachable_slack_is_a_sentence(session: aiohttp.ClientSession):

@@ -12,15 +12,18 @@ from adapters.terminal import (
     BlockBuffer,
     ReadLine,
     Terminal,
+    confidence_mark,
     linked,
     plain,
     shortened,
     source_line,
 )
+from rag.errors import CourseError
 from rag.types import (
     AgentResponse,
     AnswerEvent,
     Citation,
+    ConfidenceLevel,
     ConfidenceMetrics,
     Delta,
     Done,
@@ -101,10 +104,20 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """Without colours and links, and without the spaces that fill a line."""
+        """What stands on it in the end, without colours, links and spaces that fill a line."""
         visible = re.sub(r"\x1b\]8;[^\x1b]*\x1b\\", "", self.raw)
-        lines = ESCAPES.sub("", visible).splitlines()
-        return "\n".join(line.rstrip() for line in lines)
+        lines, row = [""], 0
+        for part in re.split(r"(\n|\r|\x1b\[1A|\x1b\[2K)", visible):
+            if part == "\n":
+                row += 1
+                lines += [""] if row == len(lines) else []
+            elif part == "\x1b[1A":
+                row -= 1
+            elif part == "\x1b[2K":
+                lines[row] = ""
+            elif part != "\r":
+                lines[row] += ESCAPES.sub("", part)
+        return "\n".join(line.rstrip() for line in lines).rstrip()
 
 
 def typed(lines: Sequence[str]) -> ReadLine:
@@ -128,6 +141,27 @@ async def test_an_answer_is_shown_with_its_sources_and_confidence() -> None:
     assert "confidence: high" in screen.text
     assert "1. Chapter 3: ROS 2 — Communication patterns" in screen.text
     assert screen.text.count("Topics are typed") == 1
+
+
+async def test_a_sentence_is_shown_while_its_paragraph_still_grows() -> None:
+    screen = Screen()
+    seen: list[str] = []
+
+    async def answering(question: Question) -> AsyncIterator[AnswerEvent]:
+        yield Delta(text="Topics are typed.")
+        seen.append(screen.raw)
+        yield Delta(text=" They have names.")
+        yield Done(response=answer("Topics are typed. They have names."))
+
+    await Terminal(screen.console, answering).ask("?")
+    assert "Topics are typed." in seen[0]
+    assert "Topics are typed. They have names." in screen.text
+    assert screen.text.count("Topics are typed.") == 1
+
+
+@pytest.mark.parametrize(("level", "mark"), [("high", "●●●"), ("medium", "●●○"), ("low", "●○○")])
+def test_the_surer_the_fuller_the_mark(level: ConfidenceLevel, mark: str) -> None:
+    assert confidence_mark(level).plain == f"{mark} confidence: {level}"
 
 
 async def test_citations_are_links_a_terminal_can_open() -> None:
@@ -160,6 +194,7 @@ async def test_a_refusal_stands_in_a_panel_with_the_closest_sections() -> None:
     script = Script(StateChanged(state="NO_RESULTS"), Done(response=refusal(cite())))
     await Terminal(screen.console, script).ask("Who won the cup?")
     assert "╭" in screen.text
+    assert "not in the book" in screen.text.splitlines()[0]
     assert "That is not in the book." in screen.text
     assert "Closest sections:" in screen.text
     assert "1. Chapter 3: ROS 2 — Communication patterns" in screen.text
@@ -215,6 +250,20 @@ async def test_the_end_of_input_ends_the_chat() -> None:
     script = Script()
     await Terminal(Screen().console, script).chat(typed([]))
     assert script.questions == []
+
+
+async def test_a_question_that_fails_does_not_end_the_chat() -> None:
+    asked: list[str] = []
+
+    async def unreachable(question: Question) -> AsyncIterator[AnswerEvent]:
+        asked.append(question.text)
+        yield StateChanged(state="PENDING")
+        raise CourseError("There are several courses.")
+
+    screen = Screen()
+    await Terminal(screen.console, unreachable).chat(typed(["first", "second"]))
+    assert asked == ["first", "second"]
+    assert screen.text.count("There are several courses.") == 2
 
 
 async def test_sources_shows_the_passages_of_the_last_answer() -> None:

@@ -1,11 +1,13 @@
 """Conversations under the keys of their threads, for as long as they live."""
 
 import uuid
+from contextlib import suppress
 
 import pytest
 from redis.asyncio import Redis
 
 from bot.conversations import (
+    REMEMBERED_THREADS,
     Conversations,
     conversation_name,
     joined_key,
@@ -87,7 +89,35 @@ async def test_an_expired_conversation_is_forgotten_but_the_thread_is_still_ours
     if expired != "thread":
         await redis.pexpire(conversation_name(conversation.id), 0)
     assert await conversations.load(THREAD) is None
-    assert await conversations.has_joined(THREAD)
+    after_a_restart = Conversations(redis, ttl_seconds=3600)
+    assert await after_a_restart.has_joined(THREAD)
+
+
+async def test_what_cannot_be_read_any_more_is_begun_anew(
+    conversations: Conversations, redis: Redis
+) -> None:
+    conversation = talk("topics")
+    await conversations.save(THREAD, conversation)
+    await redis.set(conversation_name(conversation.id), '{"of": "another version"}')
+    assert await conversations.load(THREAD) is None
+
+
+async def test_a_thread_can_be_joined_before_anything_was_said(
+    conversations: Conversations, redis: Redis
+) -> None:
+    await conversations.join(THREAD)
+    assert await Conversations(redis, ttl_seconds=3600).has_joined(THREAD)
+    assert await conversations.load(THREAD) is None
+
+
+async def test_only_so_many_threads_are_remembered_without_redis(no_redis: Redis) -> None:
+    conversations = Conversations(no_redis, ttl_seconds=60)
+    for number in range(REMEMBERED_THREADS + 1):
+        with suppress(StoreUnavailable):
+            await conversations.join(f"thread {number}")
+    assert await conversations.has_joined("thread 1")
+    with pytest.raises(StoreUnavailable):
+        await conversations.has_joined("thread 0")
 
 
 async def test_a_joined_thread_outlives_its_conversation_by_far(
@@ -117,4 +147,11 @@ async def test_without_redis_every_call_says_so(no_redis: Redis) -> None:
     with pytest.raises(StoreUnavailable):
         await conversations.save(THREAD, talk("topics"))
     with pytest.raises(StoreUnavailable):
-        await conversations.has_joined(THREAD)
+        await conversations.has_joined(PRIVATE)
+
+
+async def test_without_redis_a_thread_that_was_answered_in_is_still_ours(no_redis: Redis) -> None:
+    conversations = Conversations(no_redis, ttl_seconds=60)
+    with pytest.raises(StoreUnavailable):
+        await conversations.save(THREAD, talk("topics"))
+    assert await conversations.has_joined(THREAD)

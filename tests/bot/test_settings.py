@@ -29,6 +29,12 @@ def test_nothing_needs_to_be_set() -> None:
     assert settings.agent.policy == "calibrated"
 
 
+def test_a_key_alone_does_not_choose_who_embeds(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("COHERE_API_KEY", "hush")
+    environment.setenv("OPENAI_API_KEY", KEY)
+    assert load_settings().embedding.embedder == "local"
+
+
 def test_settings_are_read_by_group(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
     environment.setenv("FOOTNOTE_DATA_DIR", str(tmp_path))
     environment.setenv("REDIS_URL", "redis://localhost")
@@ -66,7 +72,9 @@ def test_a_variable_of_another_program_is_not_ours(
     assert load_settings() == untouched
 
 
-@pytest.mark.parametrize("name", ["SLACK", "DISCORD", "OPENAI", "QDRANT", "REDIS", "AGENT"])
+@pytest.mark.parametrize(
+    "name", ["SLACK", "DISCORD", "OPENAI", "EMBEDDING", "QDRANT", "REDIS", "AGENT"]
+)
 def test_a_variable_named_like_a_group_is_not_ours(
     environment: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -91,6 +99,10 @@ def test_a_home_folder_is_expanded(environment: pytest.MonkeyPatch, tmp_path: Pa
         ("FOOTNOTE_CONFIDENCE_POLICY", "bold", "FOOTNOTE_CONFIDENCE_POLICY: Input should be"),
         ("FOOTNOTE_CONVERSATION_TTL_SECONDS", "0", "FOOTNOTE_CONVERSATION_TTL_SECONDS: Input"),
         ("FOOTNOTE_LOG_LEVEL", "loud", "FOOTNOTE_LOG_LEVEL: use DEBUG, INFO, WARNING or ERROR"),
+        ("FOOTNOTE_EMBEDDER", "gpt", "FOOTNOTE_EMBEDDER: Input should be 'local', 'cohere' or"),
+        ("FOOTNOTE_EMBEDDING_DIMENSION", "0", "FOOTNOTE_EMBEDDING_DIMENSION: Input should be"),
+        ("FOOTNOTE_EMBEDDING_USD_PER_MILLION", "-1", "FOOTNOTE_EMBEDDING_USD_PER_MILLION: Inp"),
+        ("FOOTNOTE_QDRANT_TIMEOUT_SECONDS", "0", "FOOTNOTE_QDRANT_TIMEOUT_SECONDS: Input sho"),
         ("OPENAI_API_KEY", "hush", "OPENAI_API_KEY must start with sk- and have 40 or more"),
         ("OPENAI_API_KEY", "sk-hush", "OPENAI_API_KEY must start with sk- and have 40 or more"),
     ],
@@ -113,7 +125,7 @@ def test_a_compatible_server_may_have_keys_of_any_form(environment: pytest.Monke
 
 
 def test_secrets_are_not_shown_when_settings_are_printed(environment: pytest.MonkeyPatch) -> None:
-    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "DISCORD_BOT_TOKEN", "QDRANT_API_KEY"):
+    for name in ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "QDRANT_API_KEY", "COHERE_API_KEY"):
         environment.setenv(name, "hush")
     environment.setenv("OPENAI_API_KEY", KEY)
     shown = repr(load_settings())

@@ -2,15 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from redis.asyncio import Redis
 
 from adapters.delivery import Draft, Envelope
 from bot.conversations import Conversations
-from bot.inbox import STREAM, Inbox
+from bot.inbox import STREAM, Inbox, Letter
 from bot.service import CourseBot
 from bot.worker import MAX_ATTEMPTS, Worker
 from rag.errors import StoreUnavailable
@@ -322,6 +322,16 @@ async def test_without_redis_a_question_is_answered_once_directly(
     assert finished.notice == NO_MEMORY
 
 
+async def test_without_redis_both_events_of_one_mention_get_one_reply(
+    no_redis: Redis, agent: EchoAgent, platform: FakePlatform
+) -> None:
+    worker = make_worker(Inbox(no_redis), make_bot(no_redis, agent), platform)
+    await asyncio.gather(*(worker.submit(make_envelope()) for _ in range(3)))
+    await worker.stop()
+    assert platform.begun == [{"ts": "1"}]
+    assert agent.asked == ["What is a topic?"]
+
+
 async def test_a_question_stored_although_redis_seemed_gone_is_answered_once(
     redis: Redis, bot: CourseBot, agent: EchoAgent, platform: FakePlatform
 ) -> None:
@@ -342,6 +352,39 @@ class LosesConfirmations(Inbox):
     async def put(self, envelope: Envelope) -> bool:
         await super().put(envelope)
         raise StoreUnavailable("Redis cannot be reached (TimeoutError).")
+
+
+async def test_a_worker_told_to_stop_while_redis_connects_ends_all_the_same(
+    redis: Redis, bot: CourseBot, platform: FakePlatform
+) -> None:
+    connecting = SwallowsCancellation(redis)
+    working = asyncio.create_task(make_worker(connecting, bot, platform).run(reclaim_all=False))
+    await connecting.reached.wait()
+    working.cancel()
+    await asyncio.wait_for(working, PATIENCE_SECONDS)
+
+
+class SwallowsCancellation(Inbox):
+    """Behaves like redis-py while it connects: a cancellation is not passed on."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.reached = asyncio.Event()
+
+    async def prepare(self) -> None:
+        self.reached.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE_SECONDS)
+
+    async def reclaim(self, idle_ms: int, held: Collection[str] = ()) -> list[Letter]:
+        return []
+
+    async def take(self, count: int, wait_ms: int) -> list[Letter]:
+        await asyncio.sleep(0)
+        return []
+
+    async def mislaid(self, held: Collection[str]) -> list[Letter]:
+        return []
 
 
 async def test_a_lost_stream_is_made_anew(

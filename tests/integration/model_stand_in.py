@@ -44,11 +44,20 @@ class ModelServer:
 @asynccontextmanager
 async def start_model(folder: Path, replies: dict[str, str]) -> AsyncGenerator[ModelServer]:
     """Streams each reply to a question that contains its key."""
-    fixtures = folder / "replies.json"
-    scripted = [
+    scripted: list[dict[str, Any]] = [
         {"match": {"userMessage": words}, "response": {"content": reply}, "chunkSize": 7}
         for words, reply in replies.items()
     ]
+    async with start_scripted_model(folder, scripted) as model:
+        yield model
+
+
+@asynccontextmanager
+async def start_scripted_model(
+    folder: Path, scripted: list[dict[str, Any]]
+) -> AsyncGenerator[ModelServer]:
+    """Replies by aimock's own fixtures: tool calls, errors and broken streams included."""
+    fixtures = folder / "replies.json"
     fixtures.write_text(json.dumps({"fixtures": scripted}))
     config = folder / "aimock.json"
     port = free_port()

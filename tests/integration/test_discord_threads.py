@@ -10,6 +10,7 @@ import simcord
 
 from adapters.delivery import Delivery
 from adapters.discord import DiscordAdapter
+from adapters.operations import IngestRequest
 from bot.app import Core, open_core
 from bot.inbox import Inbox
 from bot.settings import SAMPLE_COURSE, load_settings
@@ -30,7 +31,8 @@ class School:
 @pytest.fixture
 async def school() -> AsyncGenerator[School]:
     async with open_core(load_settings()) as core:
-        await core.ingest(SAMPLE_COURSE, None, "incremental", lambda job, progress: None)
+        async for _ in core.ingestions.run(IngestRequest(path=SAMPLE_COURSE)):
+            pass
         deliveries: dict[str, Delivery] = {}
         worker = Worker(Inbox(core.redis), core.bot, deliveries)
         joined = core.conversations.has_joined
