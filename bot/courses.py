@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rag.errors import CourseError
 from rag.index import ForeignCourse, StateRecords, Storage
-from rag.ingestion.pipeline import UNFINISHED
 from rag.retrieval import unknown_course
 from rag.types import CourseSummary, SearchFilters
 
@@ -92,14 +91,13 @@ def was_ingested(course: CourseSummary) -> bool:
 async def remove_course(index: Storage, book_id: str) -> int:
     """Takes a course out, chunks first, and says how many there were.
 
-    Its records are marked as unfinished before that: should this be killed half-way, removing it
-    again ends it, and ingesting it again brings back what is missing.
+    It is marked as unsettled before that: should this be killed half-way, removing it again ends
+    it, and ingesting it again brings back what is missing.
     """
-    known = [course.book_id for course in await index.courses()]
+    known = {course.book_id: course for course in await index.courses()}
     if book_id not in known:
-        raise CourseError(unknown_course(book_id, known))
-    for record in (await index.load(book_id)).records.values():
-        await index.save(record.model_copy(update={"file_hash": UNFINISHED}))
+        raise CourseError(unknown_course(book_id, list(known)))
+    await index.save(known[book_id].model_copy(update={"unsettled": True}))
     stored = await index.read(filters=SearchFilters(book_id=book_id))
     await index.delete([entry.chunk.id for entry in stored])
     await index.forget(book_id)

@@ -97,7 +97,7 @@ class Ingestions:
         """Measure the course for the gate, unless nothing has changed since the last time."""
         courses = await self._index.courses()
         summary = next(course for course in courses if course.book_id == job.book_id)
-        if before.profile is not None and is_unchanged(job):
+        if before.profile is not None and not before.unsettled and is_unchanged(job):
             measured = before.profile
         else:
             profile = await build_profile(self._index, self._embedder, job.book_id)

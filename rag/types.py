@@ -653,6 +653,9 @@ class CourseSummary(BaseModel):
     embedding_model: str = ""
     profile: dict[str, Any] | None = None
     """The course's figures for the confidence gate, as `rag.profile` keeps them."""
+    unsettled: bool = False
+    """Whether the next ingestion has to read every file again: a run broke off, or could not read
+    a file that shares chunks with one that changed."""
 
 
 class IngestionState(BaseModel):
@@ -663,6 +666,7 @@ class IngestionState(BaseModel):
     records: dict[str, IngestionRecord] = Field(default_factory=dict)
     last_full_ingest: Moment | None = None
     last_incremental_update: Moment | None = None
+    unsettled: bool = False
 
     @property
     def total_chunks(self) -> int:

@@ -252,7 +252,9 @@ def ingestion_state(
     found = [payload for payload in payloads if payload is not None]
     records = [_entry(IngestionRecord, entry) for entry in found if entry["kind"] == "file"]
     summaries = [_entry(CourseSummary, entry) for entry in found if entry["kind"] == "course"]
-    summary = summaries[0] if summaries else CourseSummary(book_id=book_id, title=book_id)
+    # Files without a summary are those of a first run that broke off.
+    unknown = CourseSummary(book_id=book_id, title=book_id, unsettled=bool(records))
+    summary = summaries[0] if summaries else unknown
     records.sort(key=lambda record: record.source_file)
     return IngestionState(
         book_id=book_id,
@@ -260,6 +262,7 @@ def ingestion_state(
         records={record.source_file: record for record in records},
         last_full_ingest=summary.last_full_ingest,
         last_incremental_update=summary.last_incremental_update,
+        unsettled=summary.unsettled,
     )
 
 

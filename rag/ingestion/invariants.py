@@ -12,6 +12,8 @@ def violations(
     """Every rule that the stored chunks and records of one course break, one sentence each."""
     by_id = {chunk.id: chunk for chunk in chunks}
     found = [*_records(by_id, state), *_parents(by_id.values()), *_files(by_id)]
+    if summary is not None and summary.unsettled:
+        found.append("Its last ingestion broke off, or could not read a file it had to read.")
     if summary is not None and summary.total_chunks != len(by_id):
         found.append(
             f"The course counts {summary.total_chunks} passages, but {len(by_id)} are stored."

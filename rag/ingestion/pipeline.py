@@ -1,7 +1,9 @@
 """Brings the index up to date with a course folder.
 
 For each file: new chunks in, stale ones out, then its record. Before new chunks go in, the record
-already names them and loses its hash, so that a run killed at any point is repaired by the next.
+already names them, so that none is ever orphaned. From its first change to its end a run leaves the
+course marked as unsettled: after one that was killed, the next reads every file again, and embeds
+only what is missing.
 """
 
 import asyncio
@@ -65,8 +67,6 @@ class _Prepared:
     vectors: dict[str, Vector]
     """Vectors that can be reused, by chunk id."""
     created: int
-    heirs: list[str]
-    """Files whose own chunks change because they share some with this one."""
 
     @property
     def unembedded(self) -> list[DocumentChunk]:
@@ -115,6 +115,11 @@ class _Run:
     gone: set[str] = field(default_factory=set[str])
     failed: set[str] = field(default_factory=set[str])
     done: set[str] = field(default_factory=set[str])
+    stored: set[str] = field(default_factory=set[str])
+    concerned: set[str] = field(default_factory=set[str])
+    """Recorded files whose own chunks may change because they share some with another file."""
+    marked: bool = False
+    """Whether the course was marked as unsettled, as it is before its first change."""
     queued: set[str] = field(default_factory=set[str])
     queue: list[str] = field(default_factory=list[str])
     """Files still to be read, smallest path first."""
@@ -136,6 +141,8 @@ class _Run:
                 await self._store_group(group)
                 group = []
         self._check_something_was_read()
+        if self.gone or self.mode == "recreate":
+            await self._mark_unsettled()
         for file in sorted(self.gone):
             await self._remove(file)
         if self.mode == "recreate":
@@ -184,7 +191,8 @@ class _Run:
         found = await asyncio.to_thread(find_sources, self.course)
         self._report(files_discovered=len(found), warnings=advice(found))
         self.sources = {source.source_file: source for source in found}
-        self.records = dict((await self.state.load(self.course.id)).records)
+        state = await self.state.load(self.course.id)
+        self.records = dict(state.records)
         for file, record in self.records.items():
             for id in record.chunk_ids:
                 self.holders[id].add(file)
@@ -208,11 +216,10 @@ class _Run:
         self.places = known | assign(declared, known)
         for file in declared:
             self._queue(file)
-        for file in sorted(self.gone):
-            if self._queue_heirs(file, self.records[file].chunk_ids):
-                # Should it be back before this run ends, it must not pass for unchanged: by then
-                # its heirs may own what was its own.
-                await self._save(self.records[file].model_copy(update={"file_hash": UNFINISHED}))
+        for file in self.gone:
+            self._concern(self._heirs(file, self.records[file].chunk_ids))
+        if state.unsettled:
+            self._concern(set(self.records))
 
     def _is_due(self, source: Source) -> bool:
         record = self.records.get(source.source_file)
@@ -229,17 +236,16 @@ class _Run:
             return [file for file in missing if file.endswith(tuple(LESSON_SUFFIXES))]
         return missing
 
-    def _queue_heirs(self, file: str, ids: Iterable[str]) -> list[str]:
+    def _heirs(self, file: str, ids: Iterable[str]) -> set[str]:
         """Later files that hold these chunks too: who owns which of them has to be settled."""
-        holders = {holder for id in ids for holder in self.holders[id] if holder > file}
-        heirs = [
-            heir
-            for heir in sorted(holders - self.queued - self.gone - self.failed)
-            if heir in self.sources
-        ]
-        for heir in heirs:
-            self._queue(heir)
-        return heirs
+        return {holder for id in ids for holder in self.holders[id] if holder > file}
+
+    def _concern(self, files: set[str]) -> None:
+        """These files are to be read again, if they can be."""
+        self.concerned |= files - self.gone
+        readable = self.sources.keys() - self.gone - self.failed
+        for file in sorted(files & readable - self.queued):
+            self._queue(file)
 
     def _queue(self, file: str) -> None:
         self.queued.add(file)
@@ -273,7 +279,7 @@ class _Run:
         place = self.places[file]
         by_id = dict(zip(piece_ids(self.course.id, place, pieces), pieces, strict=True))
         before = self._held_before(file)
-        heirs = self._hold(file, before, by_id)
+        self._hold(file, before, by_id)
         owned = {id: piece for id, piece in by_id.items() if self._owns(file, id)}
         stored = {entry.chunk.id: entry for entry in await self.index.read(ids=[*owned, *before])}
         chunks = make_chunks(self.course.id, document, place, owned, now())
@@ -284,24 +290,20 @@ class _Run:
             chunks=chunks,
             vectors=vectors,
             created=sum(id not in stored for id in owned),
-            heirs=heirs,
         )
 
     def _held_before(self, file: str) -> list[str]:
         record = self.records.get(file)
         return record.chunk_ids if record else []
 
-    def _hold(self, file: str, before: Iterable[str], after: Iterable[str]) -> list[str]:
-        """Note that the file now holds these chunks; gives the files this concerns."""
+    def _hold(self, file: str, before: Iterable[str], after: Iterable[str]) -> None:
+        """Note that the file now holds these chunks, and whom that concerns."""
         old, new = set(before), set(after)
         for id in old - new:
             self.holders[id].discard(file)
         for id in new:
             self.holders[id].add(file)
-        # After a run that broke off, who owns which of its chunks is not known.
-        record = self.records.get(file)
-        unsettled = record is not None and record.file_hash == UNFINISHED
-        return self._queue_heirs(file, old | new if unsettled else old ^ new)
+        self._concern(self._heirs(file, old ^ new))
 
     def _owns(self, file: str, id: str) -> bool:
         """The first path that holds a chunk owns it, and it stands in that file's chain."""
@@ -355,14 +357,14 @@ class _Run:
             embedded = {chunk.id: row for chunk, row in zip(chunks, rows, strict=True)}
         else:
             embedded = {}
+        if group:
+            await self._mark_unsettled()
         for file in group:
             await self._store(file, embedded)
 
     async def _store(self, file: _Prepared, embedded: dict[str, Vector]) -> None:
         record = file.record
         before = self._held_before(record.source_file)
-        for heir in file.heirs:
-            await self._save(self.records[heir].model_copy(update={"file_hash": UNFINISHED}))
         if set(record.chunk_ids) - set(before):
             both = list(dict.fromkeys([*before, *record.chunk_ids]))
             unfinished = {"chunk_ids": both, "file_hash": UNFINISHED}
@@ -371,12 +373,10 @@ class _Run:
         new = set(record.chunk_ids)
         stale = [id for id in before if id not in new and not self.holders[id]]
         await self._delete(stale)
-        await self._save(record)
-        self._count(file)
-
-    async def _save(self, record: IngestionRecord) -> None:
         await self.state.save(record)
         self.records[record.source_file] = record
+        self.stored.add(record.source_file)
+        self._count(file)
 
     def _count(self, file: _Prepared) -> None:
         # A file that was read again only because it shares chunks with another is not news.
@@ -410,6 +410,14 @@ class _Run:
         stored = await self.index.read(filters=SearchFilters(book_id=self.course.id))
         await self._delete([entry.chunk.id for entry in stored if entry.chunk.id not in held])
 
+    async def _mark_unsettled(self) -> None:
+        if self.marked:
+            return
+        self.marked = True
+        for course in await self.state.courses():
+            if course.book_id == self.course.id:  # one that is not listed yet counts as unsettled
+                await self.state.save(course.model_copy(update={"unsettled": True}))
+
     async def _summarise(self) -> None:
         state = await self.state.load(self.course.id)
         full = self.mode != "incremental"
@@ -421,6 +429,7 @@ class _Run:
                 last_incremental_update=state.last_incremental_update if full else now(),
                 total_chunks=state.total_chunks,
                 embedding_model=self.embedder.model,
+                unsettled=bool(self.concerned - self.stored),
             )
         )
 

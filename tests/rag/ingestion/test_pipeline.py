@@ -117,6 +117,7 @@ async def check_invariants(index: EdgeIndex) -> None:
         check_chain([e for e in stored.values() if e.chunk.metadata.source_file == file])
     [summary] = [course for course in await index.courses() if course.book_id == BOOK]
     assert summary.total_chunks == len(stored)
+    assert not summary.unsettled
 
 
 def check_records(state: IngestionState, stored: dict[str, StoredChunk]) -> None:
@@ -629,6 +630,9 @@ class InterruptedIndex:
         self._step("delete")
         await self.index.delete(ids)
 
+    async def courses(self) -> list[CourseSummary]:
+        return await self.index.courses()
+
     async def load(self, book_id: str) -> IngestionState:
         return await self.index.load(book_id)
 
@@ -685,7 +689,7 @@ async def test_a_file_that_changes_again_after_an_interruption_leaves_no_orphans
     first: Changes = {"01-nodes.md": page.replace("typed", "small")}
     again: Changes = {"01-nodes.md": page.replace("typed", "large")}
     steps = await interrupt_everywhere(opened, tmp_path, LESSONS, first, then=again)
-    assert steps == ["save", "write", "delete", "save", "save"]
+    assert steps == ["save", "save", "write", "delete", "save", "save"]
 
 
 async def test_a_shared_chunk_survives_the_interrupted_removal_of_its_owner(
@@ -702,4 +706,34 @@ async def test_a_file_that_is_back_before_its_removal_ended_owns_its_chunks_agai
     gone: Changes = {"01-a/01-x.md": None}
     back: Changes = {"01-a/01-x.md": TWINS["01-a/01-x.md"]}
     steps = await interrupt_everywhere(opened, tmp_path, TWINS, gone, then=back)
-    assert steps[0] == "save"
+    assert steps == ["save", "write", "save", "delete", "forget", "save"]
+
+
+async def test_after_an_interruption_every_file_is_read_but_only_what_is_missing_embedded(
+    index: EdgeIndex, folder: Path
+) -> None:
+    await ingest(index, folder)
+    apply(folder, {"01-nodes.md": LESSONS["01-nodes.md"].replace("typed", "small")})
+    with pytest.raises(IndexingError):
+        await ingest(InterruptedIndex(index, steps=3), folder)  # its chunks are in, no more
+    embedder = WordEmbedder()
+    job = await ingest(index, folder, embedder=embedder)
+    assert embedder.embedded == []
+    assert counts(job) == {"processed": 1, "skipped": 2, "failed": 0, "deleted": 0}
+    await check_invariants(index)
+
+
+async def test_an_heir_that_cannot_be_read_gets_its_chunks_once_it_can(
+    index: EdgeIndex, second: EdgeIndex, tmp_path: Path
+) -> None:
+    folder = write(tmp_path / "course", TWINS)
+    await ingest(index, folder)
+    heir = folder / "01-a/01-y.md"
+    text = heir.read_bytes()
+    heir.write_bytes(b"\xff\xfe\x00binary\x00")
+    apply(folder, {"01-a/01-x.md": "# X\n\nOther words now."})
+    assert (await ingest(index, folder)).files_failed == 1
+    heir.write_bytes(text)
+    await ingest(index, folder)
+    await check_invariants(index)
+    assert await snapshot(index) == await fresh_snapshot(second, folder)
