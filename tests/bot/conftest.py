@@ -3,11 +3,13 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
 from adapters.delivery import Delivery, Draft, Envelope, Place, Reply
+from bot.cli import DONE, run_command
 from bot.conversations import Conversations
 from bot.courses import Courses
 from bot.service import CourseBot
@@ -26,6 +28,10 @@ from rag.types import (
     Question,
     StateChanged,
 )
+from tests.bot.small_course import write_course
+
+Footnote = Callable[..., tuple[int, str, str]]
+"""A command line in; its exit code, its output and its complaints in one line out."""
 
 COURSE = CourseSummary(book_id="robotics", title="Robotics")
 NOWHERE = "unix:///nowhere/footnote.sock"
@@ -168,3 +174,38 @@ def make_question(text: str = "What is a topic?", **overrides: object) -> Questi
 def make_envelope(text: str = "What is a topic?", **overrides: object) -> Envelope:
     question = make_question(text, **overrides)
     return Envelope(platform="slack", question=question, place={"channel": "C1"})
+
+
+# --- The command line --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that holds a course; reading it in takes longer than asking it."""
+    folder = tmp_path_factory.mktemp("taught")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.chdir(folder)
+        environment.setenv("FOOTNOTE_DATA_DIR", str(folder / "data"))
+        assert run_command(["ingest", str(write_course(folder / "course"))]) == DONE
+    return folder / "data"
+
+
+@pytest.fixture
+def footnote(capsys: pytest.CaptureFixture[str]) -> Footnote:
+    """Runs a command; returns its exit code, its output in one line, and its complaints."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = run_command(arguments)
+        except SystemExit as error:  # argparse's own way to end
+            code = int(error.code or 0)
+        printed = capsys.readouterr()
+        return code, printed.out, " ".join(printed.err.split())
+
+    return run
+
+
+@pytest.fixture
+def use_course(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOOTNOTE_DATA_DIR", str(taught))

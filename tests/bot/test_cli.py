@@ -2,15 +2,15 @@
 
 import json
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.cli import DONE, FAILED, WRONG_USAGE, answer_document, parser, run_command
+from bot.cli import DONE, FAILED, WRONG_USAGE, answer_document, parser
 from rag.prompts import BLANK_QUESTION, REFUSAL
 from rag.types import AgentResponse, Citation
+from tests.bot.conftest import Footnote
 from tests.bot.small_course import write_course
 
 CHAT_RESPONSE = {
@@ -23,40 +23,6 @@ CHAT_RESPONSE = {
     "should_answer",
 }
 SOURCE = {"chunk_text", "similarity_score", "chapter", "section", "url", "chunk_index"}
-
-Footnote = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def taught(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder that holds a course; reading it in takes longer than asking it."""
-    folder = tmp_path_factory.mktemp("taught")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.chdir(folder)
-        environment.setenv("FOOTNOTE_DATA_DIR", str(folder / "data"))
-        assert run_command(["ingest", str(write_course(folder / "course"))]) == DONE
-    return folder / "data"
-
-
-@pytest.fixture
-def footnote(capsys: pytest.CaptureFixture[str]) -> Footnote:
-    """Runs a command; returns its exit code, its output in one line, and its complaints."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        try:
-            code = run_command(arguments)
-        except SystemExit as error:  # argparse's own way to end
-            code = int(error.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, " ".join(printed.err.split())
-
-    return run
-
-
-@pytest.fixture
-def use_course(taught: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOOTNOTE_DATA_DIR", str(taught))
 
 
 @pytest.fixture
