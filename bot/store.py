@@ -25,10 +25,19 @@ RUNTIME = Path("/tmp")
 @contextmanager
 def store_errors() -> Generator[None]:
     """The one place where Redis' own exceptions become ours."""
+    cancelled = cancellations()
     try:
         yield
     except (redis.exceptions.RedisError, OSError) as error:
         raise StoreUnavailable(f"Redis cannot be reached ({type(error).__name__}).") from error
+    # Before Python 3.12 the client loses a cancellation that comes just as its command is written.
+    if cancellations() > cancelled:
+        raise asyncio.CancelledError
+
+
+def cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 @asynccontextmanager

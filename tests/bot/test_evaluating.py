@@ -30,7 +30,7 @@ QUESTIONS: list[dict[str, Any]] = [
     {
         "id": "q3",
         "question": "What is a signal report made of?",
-        "gold": ["01-antennas.md"],  # a wrong label, so that there is a miss to show
+        "gold": ["03-reports.md"],  # which the course does not have: a miss to show
         "answerable": True,
     },
     {"id": "q4", "question": "Who painted the Mona Lisa?", "answerable": False},

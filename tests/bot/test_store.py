@@ -1,11 +1,12 @@
 """The embedded Valkey server, and what is said when Redis is out of reach."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -183,3 +184,32 @@ async def test_errors_of_redis_become_ours(redis: Redis) -> None:
     await redis.set("word", "text")
     with pytest.raises(StoreUnavailable, match="ResponseError"), store_errors():
         await redis.incr("word")
+
+
+async def test_a_cancellation_that_the_client_swallows_is_not_lost() -> None:
+    async def store() -> None:
+        with store_errors(), suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+
+    storing = asyncio.create_task(store())
+    await asyncio.sleep(0)
+    storing.cancel()
+    await asyncio.wait([storing])
+    assert storing.cancelled()
+
+
+async def test_a_run_can_be_cancelled_at_any_moment_of_a_command(tmp_path: Path) -> None:
+    async with open_store(None, tmp_path) as client:
+
+        async def store() -> None:
+            with store_errors():
+                await client.set("greeting", "hello")
+
+        for steps in range(60):
+            await client.connection_pool.disconnect()
+            storing = asyncio.create_task(store())
+            for _ in range(steps % 12):
+                await asyncio.sleep(0)
+            in_time = storing.cancel()
+            await asyncio.wait([storing])
+            assert storing.cancelled() is in_time
