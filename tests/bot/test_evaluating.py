@@ -87,7 +87,8 @@ def test_the_report_is_one_page_that_loads_nothing(
     assert code == DONE
     assert "Amateur Radio: questions.jsonl" in page
     assert "What is a signal report made of?" in page  # the miss, with what was retrieved instead
-    assert "02-procedure.md" in page
+    assert "Expected: 03-reports.md" in page
+    assert "listen again for an answer" in page
     assert not re.search(r'(?:src|href)="(?:https?:)?//', page)
 
 
