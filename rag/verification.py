@@ -14,6 +14,9 @@ from rag.contradiction import contradiction
 from rag.figures import Figure, figures_of, has, without_numbers
 from rag.sentences import LIST_ITEM, clauses_of, is_fence, statements_of, stems
 
+_EMPHASISED = re.compile(r"(?<![\w`])_(?!_)([^_\n]*[^\s_])_(?![\w`])")
+"""Words that Markdown's underscores emphasise: a file's name in italics is still that name."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -43,7 +46,7 @@ class Evidence:
 
     @cached_property
     def text(self) -> str:
-        return f"{self.headings}\n{self.passage}"
+        return _EMPHASISED.sub(r"\1", f"{self.headings}\n{self.passage}")
 
     @cached_property
     def known(self) -> str:
@@ -55,7 +58,13 @@ class Evidence:
 
     @cached_property
     def clauses(self) -> list["Clause"]:
-        return [Clause(part) for statement in self.statements for part in clauses_of(statement)]
+        parts = [part for whole in self.statements for part in (whole, *clauses_of(whole))]
+        return [Clause(part) for part in dict.fromkeys(parts)]
+
+    @cached_property
+    def unspaced(self) -> str:
+        """Without white space and quotation marks, to look up a setting however it is written."""
+        return re.sub(r"[\s\"'`]", "", self.known)
 
     @cached_property
     def words(self) -> set[int]:
@@ -147,7 +156,12 @@ def misplaced_number(claim: Claim, evidence: Evidence) -> str | None:
 
 # --- Names and terms ---------------------------------------------------------------------------
 
+_FENCED = re.compile(
+    r"^[ \t]*(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)\n?[ \t]*(?P=fence)[ \t]*$",
+    re.DOTALL | re.MULTILINE,
+)
 _CODE_SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_PAIR = re.compile(r"([\w-]+)[\"']?\s*([=:])\s*[\"']?([\w.-]*\w)")
 _WORD = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*|[\w$][\w./:+#@~$-]*[\w+#]|\w")
 _SUBJECT_PLACE = re.compile(r"(?:^|[.!?:;—|]\s+|\n\s*|[*_\"“(\[]+)$")
 
@@ -160,6 +174,8 @@ def unknown_term(claim: Claim, evidence: Evidence) -> str | None:
             return f"the passage does not have {code}"
         if not is_known_command(code, evidence):
             return f"the passage does not have the command {code}"
+        if pair := unknown_pair(code, evidence):
+            return f"the passage does not have {pair}"
     for term in terms_of(text):
         if not stands(term, evidence.vocabulary):
             return f"the passage does not mention {term}"
@@ -167,10 +183,9 @@ def unknown_term(claim: Claim, evidence: Evidence) -> str | None:
 
 
 def codes_of(text: str) -> list[str]:
-    """A fenced block without its fences, or the code spans of a sentence."""
-    if is_fence(text):
-        return ["\n".join(line for line in text.strip().splitlines() if not is_fence(line))]
-    return [span[2] for span in _CODE_SPAN.finditer(text)]
+    """The fenced blocks without their fences, and the code spans around them."""
+    spans = _CODE_SPAN.finditer(_FENCED.sub("\n", text))
+    return [fence["code"] for fence in _FENCED.finditer(text)] + [span[2] for span in spans]
 
 
 def code_words(code: str) -> list[str]:
@@ -200,11 +215,15 @@ def is_known_command(code: str, evidence: Evidence) -> bool:
     return bool(re.search(pattern, evidence.known))
 
 
+def unknown_pair(code: str, evidence: Evidence) -> str | None:
+    """A setting, `type="tel"` or `Blue: 10`, that the passage has with another value."""
+    pairs = [key + joint + value for key, joint, value in _PAIR.findall(code)]
+    return next((pair for pair in pairs if pair not in evidence.unspaced), None)
+
+
 def terms_of(text: str) -> list[str]:
     """Of the prose, what looks like a name or an identifier."""
-    if is_fence(text):
-        return []
-    prose = _CODE_SPAN.sub(" ` ", text)
+    prose = _CODE_SPAN.sub(" ` ", _FENCED.sub("\n", text))
     return [w[0] for w in _WORD.finditer(prose) if is_term(w[0], prose[: w.start()])]
 
 

@@ -18,7 +18,7 @@ from rag.checking import Checker
 from rag.embedding import Embedder
 from rag.embedding.local import LocalEmbedder
 from rag.types import SearchResult
-from rag.units import Unit
+from rag.units import UnitCutter
 
 CLAIMS = Path(__file__).resolve().parent.parent / "tests/data/claims.jsonl"
 _CODE = re.compile(r"`([^`]+)`")
@@ -54,13 +54,14 @@ async def measure(rows: Sequence[dict[str, Any]], embedder: Embedder) -> list[Me
 
 async def measured(row: dict[str, Any], embedder: Embedder) -> Measured:
     checker = Checker([passage_of(row)], row["question"], embedder)
-    checked = await checker.check(Unit(row["claim"], ""))
+    cutter = UnitCutter()
+    checked = [await checker.check(unit) for unit in cutter.feed(row["claim"]) + cutter.finish()]
     return Measured(
         id=row["id"],
         kind=row["kind"],
         claim=row["claim"],
         supported=row["supported"],
-        kept=checked is not None,
+        kept=any(checked) and not checker.dropped,
         is_new=has_something_new(row),
         fault=checker.dropped[0][1] if checker.dropped else "",
     )

@@ -33,7 +33,8 @@ not know who is listening. First clear the costmap, then try the recoveries.
 ros2 topic info /scan --verbose
 ```
 
-Set `RMW_IMPLEMENTATION` to `rmw_cyclonedds_cpp`. Nav2 runs on Jazzy."""
+Set `RMW_IMPLEMENTATION` to `rmw_cyclonedds_cpp`. Nav2 runs on Jazzy. In _nav2.yaml_ write
+`max_speed: 0.5` or start with `mode="slow"`."""
 EVIDENCE = Evidence(PASSAGE, "ROS 2 > Quality of Service (QoS)", "Which QoS does Gazebo use?")
 
 
@@ -127,6 +128,9 @@ def test_a_number_of_another_sentence_is_caught() -> None:
         "Publishers on Jazzy are reliable.",
         "Cyclone is set with `rmw_cyclonedds_cpp`.",
         "```bash\nros2 topic info /scan --verbose  # a comment of ours\n```",
+        "Look at the topic:\n\n```bash\nros2 topic info /scan\n```",
+        "The file is `nav2.yaml`.",
+        "Write `max_speed:0.5` or `mode='slow'`.",
     ],
 )
 def test_names_of_passage_headings_and_question_stand(text: str) -> None:
@@ -141,6 +145,8 @@ def test_names_of_passage_headings_and_question_stand(text: str) -> None:
         "Run `ros2 topic info /scan --brief`.",
         "Run `ros2 scan info`.",
         "Set `RMW_DEFAULT`.",
+        "Start with `mode=reliable`.",
+        "Look at the topic:\n\n```bash\nros2 topic hz /scan\n```",
         "Set rmw_topic_cpp first.",
         "It runs on --verbose-all only.",
         "```bash\nros2 topic hz /scan\n```",
