@@ -65,7 +65,7 @@ def evidence_of(
     cosines = sorted((c.cosine for c in ranked), reverse=True)[:GATED_PASSAGES]
     asked = {term: weight * vocabulary.rarity(term) for term, weight in words.items()}
     best = ranked[:GATED_PASSAGES]
-    names = {c.chunk.metadata.source_file for c in best}
+    names = {c.source_file for c in best}
     return Evidence(
         best=cosines[0] if cosines else 0.0,
         nearest=fmean(cosines) if cosines else 0.0,

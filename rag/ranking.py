@@ -11,9 +11,7 @@ from rag.index import Candidate
 from rag.terms import term_ids
 from rag.types import DocumentChunk, SearchResult
 
-WORDS_WEIGHT = 0.8
-"""BM25 beside the cosine, each in units of its own scale."""
-POOLED_PASSAGES = 3
+POOLED_PASSAGES = 5
 REPEAT_COST = 12.0
 """How much better a file's second passage must be than another file's first to come before it."""
 ALIKE_VECTORS = 0.9
@@ -52,7 +50,7 @@ class Ranked:
 
     @property
     def file(self) -> str:
-        return self.candidate.chunk.metadata.source_file
+        return self.candidate.source_file
 
 
 def rank(candidates: Sequence[Candidate], scales: Scales | None = None) -> list[Ranked]:
@@ -62,10 +60,10 @@ def rank(candidates: Sequence[Candidate], scales: Scales | None = None) -> list[
     cosines = np.array([c.cosine for c in candidates])
     bm25 = np.array([c.bm25 for c in candidates])
     used = scales or Scales(float(cosines.std()) / 2, float(bm25.std()))
-    fused = in_units(cosines, used.cosine) + WORDS_WEIGHT * in_units(bm25, used.bm25)
-    fused += pooled([c.chunk.metadata.source_file for c in candidates], fused)
+    fused = in_units(cosines, used.cosine) + in_units(bm25, used.bm25)
+    fused += pooled([c.source_file for c in candidates], fused)
     ranked = [Ranked(c, float(figure)) for c, figure in zip(candidates, fused, strict=True)]
-    return sorted(ranked, key=lambda r: (-r.fused, -r.candidate.cosine, r.chunk.id))
+    return sorted(ranked, key=lambda r: (-r.fused, -r.candidate.cosine, r.candidate.id))
 
 
 def in_units(figures: Figures, unit: float) -> Figures:
@@ -87,7 +85,7 @@ def distinct(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Of passages with the same text, the best one only."""
     first: dict[str, Ranked] = {}
     for entry in ranked:
-        first.setdefault(entry.chunk.metadata.content_hash, entry)
+        first.setdefault(entry.candidate.content_hash, entry)
     return list(first.values())
 
 

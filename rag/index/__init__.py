@@ -1,7 +1,8 @@
 """Where passages and their vectors are kept: what every engine offers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from rag.embedding import Vector
@@ -10,21 +11,39 @@ from rag.types import CourseSummary, DocumentChunk, IngestionRecord, IngestionSt
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A chunk that a search considered, with both scores (BM25 is 0 without a common term)."""
-
-    chunk: DocumentChunk
-    vector: Vector
-    cosine: float
-    bm25: float
-
-
-@dataclass(frozen=True)
 class StoredChunk:
     """A chunk as it lies in the index."""
 
     chunk: DocumentChunk
     vector: Vector
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chunk that a search considered, with both scores (BM25 is 0 without a common term).
+
+    Most candidates are only ranked, and taking a chunk out of its payload takes longer than finding
+    it: it is read when it is first looked at.
+    """
+
+    id: str
+    source_file: str
+    content_hash: str
+    cosine: float
+    bm25: float
+    read: Callable[[], StoredChunk]
+
+    @cached_property
+    def _stored(self) -> StoredChunk:
+        return self.read()
+
+    @property
+    def chunk(self) -> DocumentChunk:
+        return self._stored.chunk
+
+    @property
+    def vector(self) -> Vector:
+        return self._stored.vector
 
 
 class Index(Protocol):

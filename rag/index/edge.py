@@ -1,11 +1,10 @@
 """The embedded index: Qdrant's own engine inside this process, its files in the data folder."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Self, TypeVar, cast
 
 import qdrant_edge as qdrant
@@ -58,8 +57,6 @@ FLUSH_EVERY_POINTS = 2_000
 WRITE_BATCH = 256
 SCROLL_BATCH = 1_000
 READERS = 4
-REMEMBERED_CHUNKS = 20_000
-"""Reading a chunk's payload takes longer than finding it, and a course's favourites recur."""
 
 
 class EdgeIndex:
@@ -74,9 +71,6 @@ class EdgeIndex:
         self._collection = collection
         self._dimension = dimension
         self._unflushed = 0
-        self._remembered: dict[str, StoredChunk] = {}
-        self._writes = 0
-        self._memory = Lock()
         # The engine blocks while it works. It may be read from several threads while one writes.
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="index-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="index-write")
@@ -113,29 +107,42 @@ class EdgeIndex:
         self, vector: Vector, terms: Terms, filters: SearchFilters, limit: int
     ) -> list[Candidate]:
         visible = _filter(conditions(filters, available_at=now()))
-        by_meaning = qdrant.QueryRequest(
-            limit=limit,
-            query=qdrant.Query.Nearest(vector.tolist(), using=DENSE),
-            filter=visible,
-        )
         words = query_terms(terms)
         if words is None:
-            near = _scores(self._chunks.query(by_meaning))
-            return candidates(vector, self._retrieve(near), {})
-        by_words = _words_query(words, filters, visible, limit)
-        batch = qdrant.QueryBatchRequest([by_meaning, by_words])
-        near, bm25 = map(_scores, self._chunks.query_batch(batch))
-        found = near.keys() | bm25.keys()
-        bm25 |= self._bm25_of(near.keys() - bm25.keys(), words, filters)
-        return candidates(vector, self._retrieve(found), bm25)
+            (near,), bm25 = self._scores([_meaning_query(vector, visible, limit)]), {}
+        else:
+            near, bm25 = self._scores(
+                [
+                    _meaning_query(vector, visible, limit),
+                    _words_query(words, filters, visible, limit),
+                ]
+            )
+            self._complete(near, bm25, vector, words, filters)
+        records = self._chunks.retrieve(list(near.keys() | bm25.keys()), True, [DENSE])
+        return candidates(records, _stored, near, bm25)
 
-    def _bm25_of(
-        self, ids: set[str], words: qdrant.SparseVector, filters: SearchFilters
-    ) -> dict[str, float]:
-        if not ids:
-            return {}
-        among = qdrant.Filter(must=[qdrant.HasIdCondition(set(ids))])
-        return _scores(self._chunks.query(_words_query(words, filters, among, len(ids))))
+    def _complete(
+        self,
+        near: dict[str, float],
+        bm25: dict[str, float],
+        vector: Vector,
+        words: qdrant.SparseVector,
+        filters: SearchFilters,
+    ) -> None:
+        """Both scores for what only one of the two lists has."""
+        no_cosine, no_bm25 = bm25.keys() - near.keys(), near.keys() - bm25.keys()
+        cosines, others = self._scores(
+            [
+                _meaning_query(vector, *_among(no_cosine)),
+                _words_query(words, filters, *_among(no_bm25)),
+            ]
+        )
+        near |= cosines
+        bm25 |= others
+
+    def _scores(self, queries: list[qdrant.QueryRequest]) -> list[dict[str, float]]:
+        answers = self._chunks.query_batch(qdrant.QueryBatchRequest(queries))
+        return [{str(point.id): point.score for point in points} for points in answers]
 
     async def read(
         self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
@@ -150,26 +157,7 @@ class EdgeIndex:
         return in_reading_order(map(_stored, _scroll(self._chunks, conditions(filters), [DENSE])))
 
     def _retrieve(self, ids: Iterable[str]) -> list[StoredChunk]:
-        before = self._writes
-        known = {id: self._remembered.get(id) for id in ids}
-        new = [id for id, stored in known.items() if stored is None]
-        read = [_stored(record) for record in self._chunks.retrieve(list(new), True, [DENSE])]
-        self._remember(read, before)
-        return [stored for stored in known.values() if stored is not None] + read
-
-    def _remember(self, chunks: list[StoredChunk], read_after_write: int) -> None:
-        with self._memory:
-            if read_after_write != self._writes:
-                return  # what was read may just have been replaced
-            if len(self._remembered) + len(chunks) > REMEMBERED_CHUNKS:
-                self._remembered = {}
-            self._remembered |= {stored.chunk.id: stored for stored in chunks}
-
-    def _forget(self, ids: Iterable[str]) -> None:
-        with self._memory:
-            self._writes += 1
-            for id in ids:
-                self._remembered.pop(id, None)
+        return [_stored(record) for record in self._chunks.retrieve(list(ids), True, [DENSE])]
 
     async def write(self, chunks: Sequence[StoredChunk]) -> None:
         for stored in chunks:
@@ -182,7 +170,6 @@ class EdgeIndex:
     def _upsert(self, chunks: Sequence[StoredChunk]) -> None:
         points = [_point(stored) for stored in chunks]
         self._chunks.update(UpdateOperation.upsert_points(points))
-        self._forget(stored.chunk.id for stored in chunks)
         self._unflushed += len(points)
         if self._unflushed >= FLUSH_EVERY_POINTS:
             self._chunks.flush()
@@ -194,7 +181,6 @@ class EdgeIndex:
 
     def _remove(self, ids: list[str]) -> None:
         self._chunks.update(UpdateOperation.delete_points(list(ids)))
-        self._forget(ids)
 
     async def count(self, filters: SearchFilters) -> int:
         request = qdrant.CountRequest(filter=_filter(conditions(filters, available_at=now())))
@@ -369,6 +355,16 @@ def _condition(condition: Condition) -> qdrant.FieldCondition | qdrant.Filter:
     return qdrant.Filter(must_not=[qdrant.FieldCondition(field, range=later)])
 
 
+def _meaning_query(vector: Vector, among: qdrant.Filter, limit: int) -> qdrant.QueryRequest:
+    nearest = qdrant.Query.Nearest(vector.tolist(), using=DENSE)
+    return qdrant.QueryRequest(limit=limit, query=nearest, filter=among)
+
+
+def _among(ids: Collection[str]) -> tuple[qdrant.Filter, int]:
+    """Exactly these, and how many they are; a limit of 0 is refused."""
+    return qdrant.Filter(must=[qdrant.HasIdCondition(set(ids))]), max(len(ids), 1)
+
+
 def _words_query(
     words: qdrant.SparseVector, filters: SearchFilters, among: qdrant.Filter, limit: int
 ) -> qdrant.QueryRequest:
@@ -399,10 +395,6 @@ def _scroll(
         yield from records
         if offset is None:
             return
-
-
-def _scores(points: Iterable[qdrant.ScoredPoint]) -> dict[str, float]:
-    return {str(point.id): point.score for point in points}
 
 
 def _stored(record: qdrant.Record) -> StoredChunk:

@@ -3,10 +3,11 @@
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -187,19 +188,32 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+class Record(Protocol):
+    """A point as either engine returns it."""
+
+    @property
+    def id(self) -> object: ...
+    @property
+    def payload(self) -> Payload | None: ...
+
+
+Reader = Callable[[Any], StoredChunk]
+
+
 def candidates(
-    vector: Vector, chunks: Iterable[StoredChunk], bm25: Mapping[str, float]
+    records: Iterable[Record],
+    read: Reader,
+    cosines: Mapping[str, float],
+    bm25: Mapping[str, float],
 ) -> list[Candidate]:
-    """Each chunk with its true cosine, whichever list it came from (stored vectors are unit)."""
-    found = list(chunks)
-    if not found:
-        return []
-    unit = vector / (float(np.linalg.norm(vector)) or 1.0)
-    cosines: list[float] = (np.stack([stored.vector for stored in found]) @ unit).tolist()
-    return [
-        Candidate(stored.chunk, stored.vector, cosine, bm25.get(stored.chunk.id, 0.0))
-        for stored, cosine in zip(found, cosines, strict=True)
-    ]
+    """The records with their scores; what the records say is read later, of the few that matter."""
+    found: list[Candidate] = []
+    for record in records:
+        id, payload = str(record.id), record.payload or {}
+        place, text = str(payload.get("source_file", "")), str(payload.get("content_hash", ""))
+        scores = cosines.get(id, 0.0), bm25.get(id, 0.0)
+        found.append(Candidate(id, place, text, *scores, read=partial(read, record)))
+    return found
 
 
 # --- Records of what is indexed ----------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import (
     AsyncIterator,
+    Collection,
     Iterable,
     Iterator,
     Sequence,
@@ -165,30 +166,24 @@ class ServerIndex:
     ) -> list[Candidate]:
         check_dimension(vector, self._dimension)
         visible = _filter(conditions(filters, available_at=now()))
-        by_meaning = models.QueryRequest(
-            query=vector.tolist(), using=DENSE, filter=visible, limit=limit
-        )
+        by_meaning = _meaning_query(vector, visible, limit)
         words = query_terms(terms)
         with self._requests.translated():
             if words is None:
                 (near,) = await self._scores([by_meaning])
-                return candidates(vector, await self._retrieve(list(near)), {})
+                return candidates(await self._retrieve(list(near)), _stored, near, {})
             by_words = _words_query(words, filters, visible, limit)
             near, bm25 = await self._scores([by_meaning, by_words])
-            found, others = await asyncio.gather(
+            records, (cosines, others) = await asyncio.gather(
                 self._retrieve(list(near.keys() | bm25.keys())),
-                self._bm25_of(near.keys() - bm25.keys(), words, filters),
+                self._scores(
+                    [
+                        _meaning_query(vector, *_among(bm25.keys() - near.keys())),
+                        _words_query(words, filters, *_among(near.keys() - bm25.keys())),
+                    ]
+                ),
             )
-        return candidates(vector, found, bm25 | others)
-
-    async def _bm25_of(
-        self, ids: set[str], words: SparseVector, filters: SearchFilters
-    ) -> dict[str, float]:
-        if not ids:
-            return {}
-        among = models.Filter(must=[models.HasIdCondition(has_id=list(ids))])
-        (scores,) = await self._scores([_words_query(words, filters, among, len(ids))])
-        return scores
+        return candidates(records, _stored, near | cosines, bm25 | others)
 
     async def _scores(self, requests: list[models.QueryRequest]) -> list[dict[str, float]]:
         answers = await self._requests.ask(
@@ -201,21 +196,22 @@ class ServerIndex:
     ) -> list[StoredChunk]:
         with self._requests.translated():
             if ids is not None:
-                return in_order_asked(ids, await self._retrieve(point_ids(ids)))
+                found = await self._retrieve(point_ids(ids))
+                return in_order_asked(ids, map(_stored, found))
             if filters is None:
                 raise ValueError("a read names ids or filters")
             records = self._scroll(self._collection, conditions(filters), [DENSE])
             return in_reading_order([_stored(record) async for record in records])
 
-    async def _retrieve(self, ids: Sequence[str]) -> list[StoredChunk]:
-        found: list[StoredChunk] = []
+    async def _retrieve(self, ids: Sequence[str]) -> list[models.Record]:
+        found: list[models.Record] = []
         for batch in _batches(ids, READ_BATCH):
             records = await self._requests.ask(
                 lambda batch=batch: self._client.retrieve(
                     self._collection, list(batch), with_payload=True, with_vectors=[DENSE]
                 )
             )
-            found += map(_stored, records)
+            found += records
         return found
 
     async def _scroll(
@@ -350,6 +346,15 @@ def _condition(condition: Condition) -> models.FieldCondition | models.Filter:
         return models.FieldCondition(key=field, range=reach)
     later = models.DatetimeRange(gt=condition.moment)
     return models.Filter(must_not=[models.FieldCondition(key=field, range=later)])
+
+
+def _meaning_query(vector: Vector, among: models.Filter, limit: int) -> models.QueryRequest:
+    return models.QueryRequest(query=vector.tolist(), using=DENSE, filter=among, limit=limit)
+
+
+def _among(ids: Collection[str]) -> tuple[models.Filter, int]:
+    """Exactly these, and how many they are; a limit of 0 is refused."""
+    return models.Filter(must=[models.HasIdCondition(has_id=list(ids))]), max(len(ids), 1)
 
 
 def _words_query(

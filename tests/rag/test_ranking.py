@@ -1,6 +1,7 @@
 """Both scores joined, pooled by file, spread over files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from rag.embedding import Vector
 from rag.index import Candidate
 from rag.ranking import Ranked, Scales, as_results, distinct, in_units, rank, reordered, spread
-from tests.factories import make_chunk
+from tests.factories import make_candidate, make_chunk
 
 SCALES = Scales(cosine=0.05, bm25=1.0)
 
@@ -17,7 +18,7 @@ def candidate(
     text: str, cosine: float, bm25: float = 0.0, file: str = "a.md", vector: Vector | None = None
 ) -> Candidate:
     own = np.eye(64, dtype=np.float32)[sum(map(ord, text)) % 64] if vector is None else vector
-    return Candidate(make_chunk(f"Passage: {text}", source_file=file), own, cosine, bm25)
+    return make_candidate(make_chunk(f"Passage: {text}", source_file=file), own, cosine, bm25)
 
 
 def texts(ranked: Sequence[Ranked]) -> list[str]:
@@ -45,7 +46,7 @@ def test_rescaled_cosines_leave_the_order() -> None:
     plain = [
         candidate(f"Text {n}.", c, w) for n, (c, w) in enumerate(zip(cosines, words, strict=True))
     ]
-    scaled = [Candidate(c.chunk, c.vector, 0.5 * c.cosine + 0.4, c.bm25) for c in plain]
+    scaled = [replace(c, cosine=0.5 * c.cosine + 0.4) for c in plain]
     half = Scales(SCALES.cosine / 2, SCALES.bm25)
     assert texts(rank(plain, SCALES)) == texts(rank(scaled, half))
 
