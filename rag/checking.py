@@ -10,6 +10,7 @@ from rag.embedding import Embedder
 from rag.types import SearchResult
 from rag.units import Unit, in_list_or_block, is_lead
 from rag.verification import (
+    ENOUGH_WORDS,
     LEAST_SUPPORT,
     Claim,
     Evidence,
@@ -140,7 +141,7 @@ class Checker:
     async def _is_close(self, claim: Claim, evidence: Evidence) -> bool:
         """One batch of embeddings, and none where the words alone decide."""
         shared = coverage(claim, evidence)
-        if shared >= LEAST_SUPPORT or claim.is_code:
+        if shared >= ENOUGH_WORDS or claim.is_code:
             return True
         windows = closest_windows(claim, evidence)
         if shared == 0.0 or not windows:

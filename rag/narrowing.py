@@ -1,10 +1,11 @@
-"""Filters that a question states in its own words: "in chapter 3". No I/O here."""
+"""Where a question says that it looks: "in chapter 3" becomes a filter, and "in Rust" narrows
+nothing in a book about Rust. No I/O here."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rag.terms import content_words
+from rag.terms import content_words, term_ids
 from rag.types import SearchFilters
 
 _CHAPTERS = re.compile(
@@ -21,6 +22,13 @@ _LEFT_BEHIND = re.compile(
     r"(?:\b(?:the|this)\b\s*)?\x00[\s,]*(?:(?:of|in)\b[\s,]*(?=\x00|the\s*\x00))?",
     re.IGNORECASE,
 )
+_PLACE = r"(?:in|with|using|for|on)\s+(?P<place>[\w.+#-]+(?:\s+[\w.+#-]+){0,2})"
+_SETTINGS = (
+    re.compile(rf"^(?P<rest>.*\S)[\s,]+{_PLACE}(?P<end>\W*)$", re.IGNORECASE | re.DOTALL),
+    re.compile(rf"^\W*{_PLACE},\s+(?P<rest>.*\S)(?P<end>)$", re.IGNORECASE | re.DOTALL),
+)
+EVERYWHERE = 0.25
+"""A word that so many of a course's passages use says what the whole course is about."""
 _LITTLE_WORDS = {"the", "of", "in", "from", "this", "a", "an"}
 _NUMBER_OR_NAME = re.compile(r"[a-z]+|\d+")
 
@@ -57,6 +65,19 @@ def narrowed(
     rest = " ".join(_LEFT_BEHIND.sub(" ", rest).split()).lstrip(" ,;:")
     text = rest if content_words(rest) else question
     return text, SearchFilters.model_validate(filters.model_dump() | found)
+
+
+def without_setting(question: str, share_of: Callable[[int], float]) -> str:
+    """The question without "in ROS 2" where everything is about ROS 2, which would draw it to the
+    passages that say so most often; `share_of` tells how many of the passages use a word."""
+    for setting in _SETTINGS:
+        match = setting.match(question)
+        if match is None or not content_words(match["rest"]):
+            continue
+        words = term_ids(match["place"])
+        if words and all(share_of(word) >= EVERYWHERE for word in words):
+            return match["rest"] + match["end"]
+    return question
 
 
 def _chapters(match: re.Match[str], places: set[Place]) -> dict[str, str | int] | None:

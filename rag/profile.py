@@ -48,11 +48,15 @@ class Vocabulary(BaseModel):
     def rarity(self, term: int) -> float:
         return rarity(self.frequency.get(term, 0), self.chunks)
 
+    def share(self, term: int) -> float:
+        """Of all passages, those that use the word."""
+        return self.frequency.get(term, 0) / self.chunks
+
     def chance_deviation(self, terms: dict[int, float]) -> float:
         """How much the BM25 of these words varies over the passages if words fell at random."""
         variance = 0.0
         for term, weight in terms.items():
-            used = self.frequency.get(term, 0) / self.chunks
+            used = self.share(term)
             variance += (weight * self._bm25_rarity(term)) ** 2 * used * (1.0 - used)
         return math.sqrt(variance)
 

@@ -14,7 +14,7 @@ from rag.embedding import Embedder, Vector
 from rag.errors import CourseError, RerankingError
 from rag.followups import Asked, standalone
 from rag.index import Candidate, Index, StateRecords
-from rag.narrowing import narrowed
+from rag.narrowing import narrowed, without_setting
 from rag.profile import CANDIDATES, CourseProfile, build_profile
 from rag.ranking import Ranked, as_results, distinct, rank, reordered, spread
 from rag.reranking import Reranker
@@ -79,12 +79,13 @@ class Retriever:
 
     async def search(self, query: SearchQuery) -> SearchResponse:
         """The best passages; of a single lesson all of them, in reading order."""
-        vector = await self._embedder.embed_query(query.text)
         if query.parent_doc_id is not None:
+            vector = await self._embedder.embed_query(query.text)
             results = await self._lesson(query.filters, vector)
         else:
             profile = await self._profiles.of(query.book_id)
-            asked = Asked.alone(query.text)
+            asked = standalone(within(query.text, profile), ())
+            vector = await self._vector(asked)
             found = await self._index.search(vector, asked.terms, query.filters, CANDIDATES)
             ordered = await self._reranked(query.text, fused(found, asked, profile))
             results = as_results(ordered[: query.limit])
@@ -133,7 +134,7 @@ class Retriever:
         if not question.strip() or profile is None:
             return Ranking([], ConfidenceMetrics(policy=self._policy), filters, 0.0)
         text, narrower = narrowed(well_formed(question), filters, profile.known_places)
-        asked = standalone(text, history)
+        asked = standalone(within(text, profile), history)
         found, used = await self._found(asked, await self._vector(asked), narrower, filters)
         ranked = fused(found, asked, profile)
         metrics = self._judged(ranked, asked, profile, limit)
@@ -290,6 +291,10 @@ def unknown_course(book_id: str, known: Sequence[str]) -> str:
 def well_formed(text: str) -> str:
     """Without lone surrogates, which a chat client may send and no model takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def within(question: str, profile: CourseProfile | None) -> str:
+    return without_setting(question, profile.vocabulary.share) if profile else question
 
 
 def fused(found: Sequence[Candidate], asked: Asked, profile: CourseProfile | None) -> list[Ranked]:

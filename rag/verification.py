@@ -346,6 +346,8 @@ def added_detail(claim: Claim, evidence: Evidence) -> str | None:
 
 LEAST_SUPPORT = 0.95
 """Share of known words and cosine to the closest sentences together; chosen on labelled claims."""
+ENOUGH_WORDS = 0.6
+"""With this share of known words no labelled claim was ever too far off in meaning."""
 WINDOWS = 3
 
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median, quantiles
@@ -30,10 +31,10 @@ from rag.types import AgentResponse, Done, Question
 
 CHUNKS = 80
 ANSWER = (
-    'A topic is a named channel [1|"a named channel"]. It carries one message type in one '
-    "direction [1]. Publishers do not know who is listening [1]. Any number of publishers and "
-    "subscribers may share a topic [1]. Topics suit continuous streams such as images, joint "
-    "angles or velocity commands [1]."
+    'A topic is a named channel [{n}|"a named channel"]. It carries one message type in one '
+    "direction [{n}]. Publishers do not know who is listening [{n}]. Any number of publishers and "
+    "subscribers may share a topic [{n}]. Topics suit continuous streams such as images, joint "
+    "angles or velocity commands [{n}]."
 )
 WORDINGS = (
     "What is a topic?",
@@ -55,20 +56,12 @@ class Run:
 
 def serve(ready: Connection) -> None:
     """The stand-in: every request gets the same answer, in 80 chunks, at once."""
-    size = -(-len(ANSWER) // CHUNKS)
-    deltas = [ANSWER[start : start + size] for start in range(0, len(ANSWER), size)]
-    deltas += [""] * (CHUNKS - len(deltas))
-    lines = [chunk({"content": delta}) for delta in deltas] + [
-        chunk({}, "stop"),
-        b"data: [DONE]\n\n",
-    ]
-    body = b"".join(lines)
 
     async def complete(request: web.Request) -> web.StreamResponse:
-        await request.read()
+        messages = (await request.json())["messages"]
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        await response.write(body)
+        await response.write(streamed(cited_passage(messages[-1])))
         return response
 
     async def run() -> None:
@@ -81,6 +74,23 @@ def serve(ready: Connection) -> None:
         await asyncio.Event().wait()
 
     asyncio.run(run())
+
+
+def cited_passage(message: dict[str, str]) -> int:
+    """The number of the passage that the answer repeats, as a model would cite it."""
+    found = json.loads(message["content"])["results"] if message["role"] == "tool" else []
+    numbers = [passage["n"] for passage in found if "a named channel" in passage["chunk_text"]]
+    return next(iter(numbers), 1)
+
+
+@cache
+def streamed(passage: int) -> bytes:
+    answer = ANSWER.format(n=passage)
+    size = -(-len(answer) // CHUNKS)
+    deltas = [answer[start : start + size] for start in range(0, len(answer), size)]
+    deltas += [""] * (CHUNKS - len(deltas))
+    lines = [chunk({"content": delta}) for delta in deltas]
+    return b"".join([*lines, chunk({}, "stop"), b"data: [DONE]\n\n"])
 
 
 def chunk(delta: dict[str, str], finish: str | None = None) -> bytes:

@@ -32,6 +32,7 @@ from rag.confidence import Calibration, Features
 from rag.embedding.local import LocalEmbedder
 from rag.evaluation import EvaluationQuestion, auroc
 from rag.followups import Asked
+from rag.narrowing import without_setting
 from rag.profile import CANDIDATES
 from rag.retrieval import features_of, fused
 
@@ -65,8 +66,10 @@ async def measure(course: Course, courses: Sequence[Course], off: Any, work: Pat
     async with opened(course, embedder, work) as open_course:
 
         async def features(question: EvaluationQuestion) -> list[float]:
-            asked = Asked.alone(question.question)
-            vector = await embedder.embed_query(question.question)
+            share = open_course.profile.vocabulary.share
+            asked = Asked.alone(without_setting(question.question, share))
+            (text,) = asked.texts
+            vector = await embedder.embed_query(text)
             found = await open_course.index.search(vector, asked.terms, course.filters, CANDIDATES)
             ranked = fused(found, asked, open_course.profile)
             seen = features_of(ranked, asked, open_course.profile).clipped(LOWEST, HIGHEST)

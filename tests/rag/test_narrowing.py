@@ -2,7 +2,8 @@
 
 import pytest
 
-from rag.narrowing import Place, narrowed
+from rag.narrowing import Place, narrowed, without_setting
+from rag.terms import term_ids
 from rag.types import SearchFilters
 
 COURSE = SearchFilters(book_id="robotics")
@@ -63,3 +64,25 @@ def test_a_course_without_numbers_is_never_narrowed() -> None:
         "In chapter 3, what is a node?",
         COURSE,
     )
+
+
+SHARES = {
+    term: share for text, share in (("ROS 2", 0.6), ("Gazebo", 0.1)) for term in term_ids(text)
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "rest"),
+    [
+        ("What is a topic in ROS 2?", "What is a topic?"),
+        ("In ROS 2, what is a topic?", "what is a topic?"),
+        ("How do I write a node with ROS 2", "How do I write a node"),
+        ("How do I spawn a robot in Gazebo?", None),
+        ("How do I bridge Gazebo to ROS 2?", None),
+        ("Why is it so in ROS 2?", None),  # nothing would be left to search for
+        ("What is new in ROS 2 Jazzy?", None),
+        ("", None),
+    ],
+)
+def test_what_the_whole_course_is_about_narrows_nothing(question: str, rest: str | None) -> None:
+    assert without_setting(question, lambda term: SHARES.get(term, 0.0)) == (rest or question)
