@@ -11,6 +11,9 @@ from rag.index import Candidate
 from rag.terms import term_ids
 from rag.types import DocumentChunk, SearchResult
 
+WORDS_WEIGHT = 0.8
+"""BM25 beside the cosine, each in units of its own scale. Exam questions want more of it, and what
+people ask in a conversation less."""
 POOLED_PASSAGES = 5
 REPEAT_COST = 12.0
 """How much better a file's second passage must be than another file's first to come before it."""
@@ -60,7 +63,7 @@ def rank(candidates: Sequence[Candidate], scales: Scales | None = None) -> list[
     cosines = np.array([c.cosine for c in candidates])
     bm25 = np.array([c.bm25 for c in candidates])
     used = scales or Scales(float(cosines.std()) / 2, float(bm25.std()))
-    fused = in_units(cosines, used.cosine) + in_units(bm25, used.bm25)
+    fused = in_units(cosines, used.cosine) + WORDS_WEIGHT * in_units(bm25, used.bm25)
     fused += pooled([c.source_file for c in candidates], fused)
     ranked = [Ranked(c, float(figure)) for c, figure in zip(candidates, fused, strict=True)]
     return sorted(ranked, key=lambda r: (-r.fused, -r.candidate.cosine, r.candidate.id))
