@@ -121,11 +121,13 @@ class Asked:
         return max(clearest, OPENING_CLARITY * named)
 
     def is_message_of(self, text: str) -> bool:
-        """Whether a text begins with the very message that was pasted."""
+        """Whether a text begins with the very message that was pasted, or asked about."""
         message = re.match(r"^\W*(?:\*\*)?[`\"“](?P<message>[^`\"”]+)", text)
         if message is None:
             return False
         quoted = term_ids(message["message"])
+        if self.is_question and not quoted <= self.terms:
+            return False
         return len(self.terms & quoted) >= 0.6 * max(len(quoted), len(self.terms), 1)
 
 

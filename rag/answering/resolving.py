@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from rag.answering.asked import Asked
-from rag.followups import is_dependent, subject_of, with_swapped_place
+from rag.followups import is_dependent, with_swapped_place
 from rag.terms import content_words
 
 BRIEF_WORDS = 2
@@ -33,17 +33,28 @@ def parts_of(question: str) -> list[str]:
 
 
 def resolved(question: str, earlier: Sequence[str]) -> Asked:
-    """The question as it would be asked alone: "it" is what the last question was about, and
-    "and the local one?" asks of another thing what was asked of the first."""
-    before = subject_of(earlier)
+    """The question as it would be asked alone."""
+    before = ""
+    for said in earlier:
+        asked = in_full(said, before)
+        if not before or asked.topic or not is_dependent(said):
+            before = asked.text
+    return in_full(question, before)
+
+
+def in_full(question: str, before: str) -> Asked:
+    """ "It" is what the last question was about, and "and the local one?" asks of another thing
+    what was asked of the first."""
     if swapped := with_swapped_place(question, before):
         return Asked(swapped)
-    if not before or not is_dependent(question):
-        return Asked(question)
+    asked = Asked(question)
+    points_back = _POINTS_BACK.search(question)
+    if not before or not is_dependent(question) or (asked.topic and not points_back):
+        return asked
     if topic := Asked(before).topic:
         if other := another(question, topic):
             return Asked(before.replace(topic, other))
-        if _POINTS_BACK.search(question):
+        if points_back:
             return Asked(_POINTS_BACK.sub(topic, question, count=1))
     return Asked(question, before if is_brief(question) else "")
 

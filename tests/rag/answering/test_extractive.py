@@ -65,6 +65,12 @@ async def test_an_error_message_gets_its_whole_fix(question: str) -> None:
     )
 
 
+def test_a_question_that_shares_words_with_a_message_is_not_about_it() -> None:
+    trouble = "**`Service call timed out`** — check the path."
+    assert not Asked("How do I call a service?").is_message_of(trouble)
+    assert Asked("Why has my service call timed out?").is_message_of(trouble)
+
+
 async def test_a_difference_gets_both_definitions() -> None:
     text = await answer("What is the difference between a node and a service?", SERVICES, NODES)
     assert text.startswith("A node is a single participant")

@@ -38,6 +38,11 @@ def test_it_differs_compares_with_what_was_asked_before() -> None:
     assert asked.subjects == ["topic", "a service"]
 
 
+def test_it_is_what_was_asked_about_last() -> None:
+    earlier = ["What is a node?", "And what is a service?", "thanks!"]
+    assert resolved("How do I call one?", earlier).text == "How do I call service?"
+
+
 def test_without_a_subject_a_brief_follow_up_takes_the_question_along() -> None:
     asked = resolved("How do I run only one of them?", ["How do I write a test?"])
     assert asked.before == "How do I write a test?"
