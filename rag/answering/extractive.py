@@ -11,6 +11,7 @@ from rag.answering.asked import Asked, defined
 from rag.answering.quotable import Unit, composed, following, units_of, with_what_it_leans_on
 from rag.answering.resolving import parts_of, resolved
 from rag.embedding import Embedder
+from rag.sentences import LIST_ITEM
 from rag.terms import term_ids
 from rag.types import SearchResult
 
@@ -135,7 +136,12 @@ def cut_to_item(asked: Asked, unit: Unit) -> Unit:
     if not unit.is_block or unit.is_code:
         return unit
     named = [item for item in unit.items if asked.is_defined_by(item, unit.heading) == 1.0]
-    return replace(unit, text=named[0]) if len(named) == 1 else unit
+    if len(named) != 1:
+        return unit
+    # Alone and on one line it needs no bullet.
+    is_block = "\n" in named[0]
+    text = named[0] if is_block else LIST_ITEM.sub("", named[0])
+    return replace(unit, text=text, is_block=is_block)
 
 
 # --- How well it fits --------------------------------------------------------------------------

@@ -135,7 +135,7 @@ These are the settings:
 
 async def test_of_a_list_only_the_item_that_is_asked_for_is_quoted() -> None:
     assert await answer("What does durability do?", QOS) == (
-        "- **Durability**: `transient local` keeps samples for late joiners.\n\n[1]"
+        "**Durability**: `transient local` keeps samples for late joiners. [1]"
     )
     assert await answer("What are the settings?", QOS) == f"{QOS}\n\n[1]"
 
@@ -148,7 +148,7 @@ async def test_a_follow_up_about_another_item_quotes_that_one() -> None:
     assignment = make_assignment(QOS, question="and reliability?", history=history)
     answerer = ExtractiveAnswerer(WordEmbedder(dimension=256))
     text = "".join([piece async for piece in answerer.write(assignment)])
-    assert text.startswith("- **Reliability**:")
+    assert text.startswith("**Reliability**:")
     assert "Durability" not in text
 
 
