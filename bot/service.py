@@ -1,6 +1,7 @@
 """The bot itself: a question in, the events of its answer out, the conversation remembered."""
 
 import logging
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -22,6 +23,7 @@ from rag.types import (
 )
 
 LAST_MESSAGE = "last_message_id"
+TERMINAL_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 Rebuild = Callable[[], Awaitable[list[Message]]]
 """Reads a thread's earlier messages from its platform, for a conversation that has expired."""
 
@@ -90,8 +92,10 @@ class CourseBot:
 
 
 def readable(text: str) -> str:
-    """The text without control characters, which no model and no index should see."""
-    kept = (c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text)
+    """The text without control characters, which no model and no index should see, and without
+    the colours of an error that was copied out of a terminal."""
+    plain = TERMINAL_COLOUR.sub("", text)
+    kept = (c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in plain)
     return "".join(kept).strip()
 
 

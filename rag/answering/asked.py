@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from rag.sentences import LIST_ITEM
 from rag.terms import term_ids
 
 _HOW = re.compile(
@@ -11,27 +12,37 @@ _HOW = re.compile(
     re.IGNORECASE,
 )
 _WHICH = re.compile(
-    r"\b(?:which|what are|list|types?|kinds?|name the|rules|options)\b", re.IGNORECASE
+    r"\b(?:which \w+s|what are|what \w+s are|list|types?|kinds?|name the|rules|options)\b",
+    re.IGNORECASE,
 )
+_NUMBER = re.compile(
+    r"\bhow (?:many|much|long|big|large|small|fast|often|far|high|wide|old)\b|\bdefaults?\b|"
+    r"\bwhat (?:size|rate|frequency|version|number|percentage)\b|\bwhen (?:was|were|did)\b",
+    re.IGNORECASE,
+)
+_WHY = re.compile(r"\bwhy\b|\breasons?\b|\bwhat causes\b", re.IGNORECASE)
+_CODE = re.compile(r"\b(?:code|snippet|script|syntax|command|example)\b", re.IGNORECASE)
+_PASTED = re.compile(r"[`\"'“:;_=(){}\[\]]")
 _DEFINE = re.compile(
     r"^\W*(?:so |and |but )?"
-    r"(?:what(?:['’]s| is| are| does| do)|define|explain|describe|meaning of)\s+"
+    r"(?:what(?:['’]?s| is| are| does| do)|define|explain|describe|meaning of|tell me about)\s+"
     r"(?:an?\s+|the\s+|is\s+)?(?P<subject>.+?)"
     r"(?:\s+(?:mean|stand for|do|good for|used for|for|about))?(?:\s+in\s+[\w .#+]{1,30})?\W*$",
     re.IGNORECASE,
 )
-_SIDES = re.compile(
-    r"(?:difference\s+between|differences\s+between|compare)\s+(?P<one>.+?)\s+(?:and|with|to)\s+"
-    r"(?P<other>.+?)\W*$|how\s+does\s+(?P<this>.+?)\s+differ\s+from\s+(?P<that>.+?)\W*$",
-    re.IGNORECASE,
-)
+_SIDES = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?:diff?e?rences?\s+between|compare)\s+(?P<one>.+?)\s+(?:and|with|to)\s+(?P<other>.+?)\W*$",
+        r"how\s+(?:does|do|is|are)\s+(?P<one>.+?)\s+differ(?:ent)?\s+(?:from|to|than)\s+"
+        r"(?P<other>.+?)\W*$",
+        r"^\W*(?P<one>[^,;:]{2,50}?)\s+(?:vs\.?|versus)\s+(?P<other>[^,;:]{2,50}?)\W*$",
+    )
+]
 _QUESTION = re.compile(
     r"\?|^\W*(?:what|how|why|when|where|which|who|can|could|do|does|is|are|should|will|explain|"
     r"define|describe|tell|give|list|show)\b",
     re.IGNORECASE,
-)
-_ERROR = re.compile(
-    r"error|fail|not found|cannot|could not|timed out|exception|E\d{4}|warning", re.I
 )
 _SAYS_WHAT = re.compile(
     r"^(?!(?:every|each|some|this|that|our|your|these|those|many|most|any|such|another|its|"
@@ -40,6 +51,12 @@ _SAYS_WHAT = re.compile(
     r"allows?|represents?|consists? of|predicts?)\s",
     re.IGNORECASE,
 )
+
+# "**Durability**: …", "Capacitive - …", "`NavFn` — …"
+_LABELS = re.compile(r"^(?P<what>[^.;:?!]{2,60}?)(?::|\s[—–-])\s")
+
+OPENING_CLARITY = 0.8
+"""A section's first sentence mostly says what the section is about, whatever its form."""
 
 
 @dataclass(frozen=True)
@@ -63,37 +80,74 @@ class Asked:
         return bool(_WHICH.search(self.text))
 
     @cached_property
-    def quotes_error(self) -> bool:
-        """Whether it is an error message, pasted as it is or within a question."""
-        pasted = not _QUESTION.search(self.text)
-        return bool(_ERROR.search(self.text)) and (pasted or bool(re.search(r"[`'\"“]", self.text)))
+    def wants_number(self) -> bool:
+        return bool(_NUMBER.search(self.text))
+
+    @cached_property
+    def wants_reason(self) -> bool:
+        return bool(_WHY.search(self.text))
+
+    @cached_property
+    def wants_code(self) -> bool:
+        return bool(_CODE.search(self.text))
+
+    @cached_property
+    def may_want_code(self) -> bool:
+        """Whoever asks how or for code, and whoever pastes what a program said."""
+        pasted = not self.is_question and bool(_PASTED.search(self.text))
+        return self.wants_steps or self.wants_code or pasted
+
+    @cached_property
+    def is_question(self) -> bool:
+        return bool(_QUESTION.search(self.text))
 
     @cached_property
     def subjects(self) -> list[str]:
         """What is to be defined: one thing, the two sides of a comparison, or nothing."""
-        if sides := _SIDES.search(self.text):
-            return [side for side in sides.groups() if side]
+        if sides := next(filter(None, (p.search(self.text) for p in _SIDES)), None):
+            return [sides["one"], sides["other"]]
         asked = None if self.wants_steps else _DEFINE.match(self.text)
         return [asked["subject"]] if asked and 0 < len(term_ids(asked["subject"])) <= 4 else []
 
-    def is_defined_by(self, sentence: str) -> float:
-        return max((defined(subject, sentence) for subject in self.subjects), default=0.0)
+    @cached_property
+    def topic(self) -> str:
+        """What a following "it" would mean."""
+        return self.subjects[0] if self.subjects else ""
+
+    def is_defined_by(self, text: str, heading: str = "", opens: bool = False) -> float:
+        """How clearly a text says what is asked for; `opens` if it is the first of its section."""
+        clearest = max((defined(s, text, heading) for s in self.subjects), default=0.0)
+        named = opens and any(heads(s, heading) and says(s, text) for s in self.subjects)
+        return max(clearest, OPENING_CLARITY * named)
 
     def is_message_of(self, text: str) -> bool:
-        """Whether a text begins with the very message that was pasted."""
+        """Whether a text begins with the very message that was pasted, or asked about."""
         message = re.match(r"^\W*(?:\*\*)?[`\"“](?P<message>[^`\"”]+)", text)
         if message is None:
             return False
         quoted = term_ids(message["message"])
+        if self.is_question and not quoted <= self.terms:
+            return False
         return len(self.terms & quoted) >= 0.6 * max(len(quoted), len(self.terms), 1)
 
 
-def defined(subject: str, sentence: str) -> float:
-    """How clearly a sentence says what something is: 1 if it is about nothing else."""
-    says = _SAYS_WHAT.match(re.sub(r"[*_`]|\([^)]*\)", "", sentence).strip())
-    if says is None:
+def defined(subject: str, sentence: str, heading: str = "") -> float:
+    """How clearly a sentence says what something is: 1 if it is about nothing else. What its
+    heading says, it need not repeat."""
+    plain = re.sub(r"[*_`]|\([^)]*\)", "", LIST_ITEM.sub("", sentence)).strip()
+    found = _SAYS_WHAT.match(plain) or _LABELS.match(plain)
+    if found is None:
         return 0.0
-    what, wanted = term_ids(says["what"]), term_ids(subject)
-    if what == wanted:
+    what, wanted = term_ids(found["what"]), term_ids(subject)
+    if what and what <= wanted and wanted - what <= term_ids(heading):
         return 1.0
     return 0.5 if wanted and wanted <= what and len(what) <= len(wanted) + 1 else 0.0
+
+
+def heads(subject: str, heading: str) -> bool:
+    """Whether a section is about a subject: "What OpenVLA is", "OpenVLA: a model"."""
+    return any(term_ids(part) == term_ids(subject) for part in re.split(r"[:()—–]", heading))
+
+
+def says(subject: str, text: str) -> bool:
+    return term_ids(subject) <= term_ids(text)
