@@ -32,7 +32,7 @@ NOT_LESSONS = {
 }
 NOT_COURSE_FOLDERS = {"node_modules", "__pycache__"}
 # Raise it when pages are cut differently, so that unchanged files are read again.
-CHUNKING_VERSION = 2
+CHUNKING_VERSION = 3
 _COURSE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
