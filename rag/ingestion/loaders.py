@@ -13,6 +13,9 @@ from rag.ingestion.dialects import (
     from_rmarkdown,
     with_closed_fences,
     with_jsx_headings,
+    with_listings,
+    without_hidden_lines,
+    without_templates,
 )
 from rag.ingestion.front_matter import (
     BadFrontMatter,
@@ -73,7 +76,7 @@ def read_document(course: Course, source: Source) -> Document:
     front, body = _page(source)
     numbers = _numbers(course, source.source_file, front)
     raw = _parsed(course, source.path, without(body, source.left_out))
-    opening = title_heading(raw)
+    opening = title_heading(raw, named=bool((front.title or "").strip()))
     listed = course.contents.entries.get(source.source_file)
     title = _own_title(front, opening) or (listed.title if listed else "")
     title = title or page_name(source.source_file)
@@ -132,7 +135,10 @@ def _parsed(course: Course, path: Path, text: str) -> list[RawSection]:
         return parse_page(from_rmarkdown(text, included))
     if suffix == ".ipynb":
         return parse_page(text)
-    text = with_jsx_headings(with_closed_fences(from_mdbook(text, included)))
+    text = with_closed_fences(from_mdbook(text, included))
+    if course.url_style == "mdbook":
+        text = without_hidden_lines(text)
+    text = with_jsx_headings(with_listings(without_templates(text)))
     return parse_page(text, mdx=suffix == ".mdx" or course.url_style == "docusaurus")
 
 
