@@ -27,6 +27,7 @@ from rag.ingestion.hierarchy import Numbers, numbers_in_path, page_name, readabl
 from rag.ingestion.includes import Includes
 from rag.ingestion.links import UrlStyle, page_url
 from rag.ingestion.markdown import parse_page
+from rag.ingestion.myst import from_myst
 from rag.ingestion.rst import UnparsablePage, parse_rst
 from rag.ingestion.sections import Section, sections_under, title_heading
 from rag.ingestion.sources import (
@@ -134,8 +135,8 @@ def _parsed(course: Course, path: Path, text: str) -> list[RawSection]:
     if suffix in (".rmd", ".qmd"):
         return parse_page(from_rmarkdown(text, included))
     if suffix == ".ipynb":
-        return parse_page(text)
-    text = with_closed_fences(from_mdbook(text, included))
+        return parse_page(from_myst(text, included))
+    text = with_closed_fences(from_myst(from_mdbook(text, included), included))
     if course.url_style == "mdbook":
         text = without_hidden_lines(text)
     text = with_jsx_headings(with_listings(without_templates(text)))
