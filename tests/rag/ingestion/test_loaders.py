@@ -250,6 +250,11 @@ def test_every_format_is_read_into_the_same_shape(tmp_path: Path, file: str, tex
         ({"src/SUMMARY.md": "", "src/a/README.md": "Text"}, "src/a/README.md", "a/index.html"),
         ({"source/index.rst": "", "source/a.rst": "Text"}, "source/a.rst", "a.html"),
         ({"docs/01-a.md": "Text"}, "docs/01-a.md", "docs/a"),
+        (
+            {"website/docusaurus.config.ts": "", "website/docs/01-a.md": "Text"},
+            "website/docs/01-a.md",
+            "docs/a",
+        ),
     ],
 )
 def test_links_follow_the_generator_that_the_folder_shows(
