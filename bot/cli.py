@@ -329,7 +329,8 @@ def show_job(job: IngestionJob) -> None:
         f"Job {job.job_id}: {job.files_processed} files read, {job.files_skipped} unchanged, "
         f"{job.files_failed} failed; {job.chunks_created} passages added, "
         f"{job.chunks_deleted} removed, {job.chunks_embedded} embedded "
-        f"in {job.duration_seconds} s."
+        f"in {job.duration_seconds} s.",
+        soft_wrap=True,
     )
 
 

@@ -72,9 +72,15 @@ class Jobs:
         saving = asyncio.create_task(self._save_often(latest))
         try:
             yield
-        finally:
+        except BaseException:
+            await ended(saving)
+            with suppress(StoreUnavailable):  # what ended the run is the news, such as a full disk
+                await self.save(latest())
+            raise
+        else:
             await ended(saving)
             await self.save(latest())
+        finally:
             self._ours.discard(latest().job_id)
 
     async def _save_often(self, latest: Callable[[], IngestionJob]) -> None:

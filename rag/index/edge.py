@@ -44,7 +44,7 @@ from rag.index.payload import (
     state_point,
     stored_chunk,
 )
-from rag.index.room import check_room
+from rag.index.room import NEEDED_BYTES, check_room
 from rag.terms import Terms
 from rag.types import CourseSummary, IngestionRecord, IngestionState, SearchFilters, now
 
@@ -61,6 +61,9 @@ READERS = 4
 
 class EdgeIndex:
     """An `Index` and its `StateRecords` in two folders that this process holds alone."""
+
+    needed_bytes = NEEDED_BYTES
+    """What the disk must have left before anything is written."""
 
     def __init__(
         self, folder: Path, chunks: EdgeShard, state: EdgeShard, collection: str, dimension: int
@@ -164,7 +167,6 @@ class EdgeIndex:
             check_dimension(stored.vector, self._dimension)
         for start in range(0, len(chunks), WRITE_BATCH):
             batch = chunks[start : start + WRITE_BATCH]
-            check_room(self._folder)
             await self._write(lambda batch=batch: self._upsert(batch))
 
     def _upsert(self, chunks: Sequence[StoredChunk]) -> None:
@@ -230,6 +232,7 @@ class EdgeIndex:
         return await self._on(self._readers, work, "read")
 
     async def _write(self, work: Callable[[], Result]) -> Result:
+        check_room(self._folder, self.needed_bytes)
         return await self._on(self._writer, work, "written")
 
     async def _on(self, pool: ThreadPoolExecutor, work: Callable[[], Result], verb: str) -> Result:

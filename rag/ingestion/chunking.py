@@ -23,14 +23,23 @@ class Piece:
     anchor: str
 
 
+_Place = tuple[tuple[str, str], ...]
+"""The headings that text stands under, each with its anchor, for two headings may read the same."""
+
+
 @dataclass(frozen=True)
 class _Draft:
     """Text of one section, or of neighbouring ones, with its size."""
 
-    path: tuple[str, ...]
-    anchors: tuple[str, ...]
+    place: _Place
+    reached: _Place
+    """Where its last words stand, which may be deeper."""
     text: str
     tokens: int
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(heading for heading, _ in self.place)
 
 
 def cut(
@@ -40,9 +49,11 @@ def cut(
     meter = _Meter(limit, count_tokens)
     drafts: list[_Draft] = []
     for section in sections:
+        place = tuple(zip(section.path, section.anchors, strict=True))
         room = meter.room(_breadcrumb(title, section.path, meter))
         for text, tokens in _pack(section.blocks, room, meter):
-            drafts.append(_Draft(section.path, section.anchors, text, tokens))
+            if _words(text) != _words([title, *section.path][-1]):
+                drafts.append(_Draft(place, place, text, tokens))
     pieces: dict[str, Piece] = {}
     for draft in _joined(title, drafts, meter):
         text = draft.text.strip()
@@ -51,12 +62,17 @@ def cut(
     return list(pieces.values())
 
 
+def _words(text: str) -> list[str]:
+    """A link that reads as its heading does, above nothing else, says nothing of its own."""
+    return re.findall(r"\w+", text.lower())
+
+
 def _piece(title: str, draft: _Draft, text: str, meter: "_Meter") -> Piece:
     return Piece(
         text=text,
         section_title=draft.path[-1] if draft.path else None,
         breadcrumb=_breadcrumb(title, draft.path, meter),
-        anchor=draft.anchors[-1] if draft.anchors else "",
+        anchor=draft.place[-1][1] if draft.place else "",
     )
 
 
@@ -172,16 +188,17 @@ def _joined(title: str, drafts: Iterable[_Draft], meter: _Meter) -> Iterator[_Dr
 
 
 def _join(title: str, first: _Draft, second: _Draft, meter: _Meter) -> _Draft | None:
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], _pairs(first, second)))
-    if common == 0 or first.path == second.path or not _may_join(first, second, meter.limit // 4):
+    common = _shared(first.place, second.place)
+    if common == 0 or first.place == second.place or not _may_join(first, second, meter.limit // 4):
         return None
-    path, where = first.path[:common], first.anchors[:common]
-    texts = [_under_headings(first, common), _under_headings(second, common)]
+    place = first.place[:common]
+    named = _shared(first.reached, second.place)
+    texts = [_under_headings(first, common), _under_headings(second, named)]
     text = "\n\n".join(texts)
     tokens = sum(meter.tokens(part) for part in texts) + meter.joint
-    if tokens > meter.room(_breadcrumb(title, path, meter)):
+    if tokens > meter.room(_breadcrumb(title, first.path[:common], meter)):
         return None
-    return _Draft(path, where, text, tokens)
+    return _Draft(place, second.reached, text, tokens)
 
 
 def _may_join(first: _Draft, second: _Draft, small: int) -> bool:
@@ -191,15 +208,12 @@ def _may_join(first: _Draft, second: _Draft, small: int) -> bool:
     return min(sizes) <= small if beneath else max(sizes) <= small
 
 
-def _pairs(first: _Draft, second: _Draft) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Headings with their anchors, for two headings may read the same."""
-    return zip(
-        zip(first.path, first.anchors, strict=True),
-        zip(second.path, second.anchors, strict=True),
-        strict=False,
-    )
+def _shared(first: _Place, second: _Place) -> int:
+    """How many headings two places have in common, from the top."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _under_headings(draft: _Draft, common: int) -> str:
-    headings = [f"**{heading}**" for heading in draft.path[common:]]
+def _under_headings(draft: _Draft, named: int) -> str:
+    headings = [f"**{heading}**" for heading, _ in draft.place[named:]]
     return "\n\n".join([*headings, draft.text])

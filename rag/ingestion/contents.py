@@ -24,6 +24,8 @@ _MAX_BYTES = 1_000_000
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _OPENING_PAGES = ("index", "readme", "intro", "introduction", "overview")
 _SIDEBARS = ("sidebars.js", "sidebars.ts", "sidebars.cjs", "sidebars.mjs", "sidebars.json")
+_DOCUSAURUS_CONFIGS = [f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs")]
+_DOC_ID = re.compile(r"\A---[ \t]*\n(?:(?!---).*\n)*?id:[ \t]*[\"']?(?P<id>[\w./-]+)")
 _TOCTREE = re.compile(
     r"^(?P<indent>[ \t]*)(?:\.\.[ \t]+toctree::|(?P<fence>`{3,}|:{3,})\{toctree\})[^\n]*\n"
     r"(?P<body>(?:(?P=indent)[ \t]+[^\n]*\n|[ \t]*\n|(?(fence)(?!(?P=fence))[^\n]+\n|(?!)))*)",
@@ -72,8 +74,8 @@ def read_contents(root: Path, files: Iterable[str]) -> Contents:
 
 def _generator(root: Path, files: list[str]) -> tuple[UrlStyle, str]:
     """The site's generator, and the folder that is its root."""
-    if any(root.glob("docusaurus.config.*")):
-        return "docusaurus", ""
+    if (config := _nearest(root, *_DOCUSAURUS_CONFIGS)) is not None:
+        return "docusaurus", _below(root, config.parent)
     marks: list[tuple[str, UrlStyle]] = [
         ("SUMMARY.md", "mdbook"),
         ("book.toml", "mdbook"),
@@ -131,7 +133,7 @@ def _entries(root: Path, site_root: str, files: list[str]) -> dict[str, Entry]:
         (("SUMMARY.md",), _mdbook),
         (("_toctree.yml",), _hugging_face),
         (("_toc.yml",), lambda folder, content: _jupyter_book(root, folder, content)),
-        (_SIDEBARS, lambda folder, content: _docusaurus(files, folder, content)),
+        (_SIDEBARS, lambda folder, content: _docusaurus(root, files, folder, content)),
     )
     for names, reader in readers:
         file = _nearest(root, *names)
@@ -252,11 +254,15 @@ def _dicts(content: Any) -> list[dict[str, Any]]:
 # --- Docusaurus --------------------------------------------------------------------------------
 
 
-def _docusaurus(files: list[str], folder: str, source: str) -> Iterator[tuple[str, Entry]]:
+def _docusaurus(
+    root: Path, files: list[str], folder: str, source: str
+) -> Iterator[tuple[str, Entry]]:
     by_id: dict[str, str] = {}
     for file in reversed(files):
         path = PurePosixPath(file).relative_to(folder) if folder else PurePosixPath(file)
         parts = [strip_number_prefix(part) for part in path.with_suffix("").parts]
+        if own := _DOC_ID.match(_text(root / file)):
+            parts[-1] = own["id"]
         by_id["/".join(parts)] = file
         by_id["/".join(parts[1:] if parts[0] == "docs" else parts)] = file
     for doc_id, category in categories(source):

@@ -32,7 +32,7 @@ NOT_LESSONS = {
 }
 NOT_COURSE_FOLDERS = {"node_modules", "__pycache__"}
 # Raise it when pages are cut differently, so that unchanged files are read again.
-CHUNKING_VERSION = 2
+CHUNKING_VERSION = 3
 _COURSE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -135,7 +135,10 @@ def _read_settings(file: Path) -> CourseSettings:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise CourseError(f"{file} is wrong at {where}: {first['msg']}.") from error
+        if first["type"] == "extra_forbidden":
+            raise CourseError(f"{file} is wrong at {where}: there is no such setting.") from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise CourseError(f"{file} is wrong at {where}: {message}.") from error
 
 
 def _derived_id(name: str) -> str:

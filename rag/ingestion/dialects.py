@@ -1,8 +1,9 @@
-"""Turns what single tools add to Markdown into Markdown: mdBook, R Markdown, Quarto, MDX.
+"""Turns what single tools add to Markdown into Markdown: mdBook, R Markdown, Quarto, Hugo, Jekyll.
 
 Text inside code listings stays as it is, except where a listing includes a file.
 """
 
+import html
 import re
 from collections.abc import Callable
 
@@ -21,6 +22,13 @@ _MDBOOK_INCLUDE = re.compile(
 _MDBOOK_OTHER = re.compile(r"(?m)^[ \t]*\{\{\s*#[^}]*\}\}[ \t]*(?:\n|\Z)")
 _QUARTO_INCLUDE = re.compile(r"(?m)^[ \t]*\{\{<\s*include\s+(?P<file>\S+)\s*>\}\}[ \t]*$")
 _SHORTCODE = re.compile(r"\{\{<[^\n]*?>\}\}")
+_RUST = re.compile(
+    r"(?ms)^(?P<opening>(?P<fence>[ \t]*(?:`{3,}|~{3,}))[ \t]*rust\b[^\n]*\n)(?P<rust>.*?)"
+    r"(?P<closing>^(?P=fence)[ \t]*$)"
+)
+_HIDDEN = re.compile(
+    r"(?m)^(?P<indent>[ \t]*)#(?:(?P<escaped>#)(?P<rest>[^\n]*)$|(?:[ ][^\n]*)?(?:\n|\Z))"
+)
 _LISTING = re.compile(r"(?m)^[ \t]*<Listing\b(?P<attributes>(?:[^>\"]|\"[^\"]*\")*)>[ \t]*$")
 _LISTING_END = re.compile(r"(?m)^[ \t]*</Listing>[ \t]*$")
 _CHUNK_OPENING = re.compile(r"(?m)^(?P<fence>[ \t>]*(?:`{3,}|~{3,}))\s*\{(?P<inside>[^}\n]*)\}")
@@ -33,6 +41,21 @@ _JSX_HEADING = re.compile(
     _FENCED_OR + r"|^[ \t]*<(?P<tag>h[1-6])\b(?P<attributes>[^>]*)>(?P<text>.*?)</(?P=tag)\s*>",
     re.I,
 )
+_PRE = re.compile(
+    _FENCED_OR + r"|<pre\b(?P<attributes>[^>]*>\s*(?:<code\b[^>]*>)?)(?P<listing>.*?)</pre\s*>",
+    re.I,
+)
+_LANGUAGE = re.compile(r"\blang(?:uage)?[-=][\"']?(\w+)")
+_TEMPLATE = re.compile(
+    _FENCED_OR + r"|(?P<inline>(?P<ticks>`+)[^`\n]+(?P=ticks))"
+    r"|^\{%-?[ ]*highlight[ ]+(?P<language>\w+)[^}\n]*%\}\n"
+    r"(?P<listing>.*?)\n\{%-?[ ]*endhighlight[ ]*-?%\}"
+    r"|^(?P<heading>\#{1,6}[ ][^\n]+)\n\{:(?P<attributes>[^}\n]*)\}[ \t]*$"
+    r"|^(?P<tab>[ \t]*)===[!+]?[ ]+\"(?P<name>[^\"\n]+)\"[ \t]*$"
+    r"|^(?P<quote>[ \t>]*>[ \t]*)\[!(?P<alert>\w+)\][+-]?[ \t]*(?P<title>[^\n]*)$"
+    r"|(?:^[-*+][^\n]*\n)?\{:toc\}|\{:[ ]?(?:[.#][A-Za-z]|\w+=)[^}\n]*\}"
+    r"|\{\{[<%][^{}]*?[%>]\}\}|\{%[^{}]*?%\}|^--8<--[^\n]*$"
+)
 _ID = re.compile(r"\bid=(?:\"([\w.:-]+)\"|'([\w.:-]+)')")
 _TAG = re.compile(r"</?[A-Za-z][^>]*>")
 
@@ -43,6 +66,17 @@ def from_mdbook(text: str, read_included: ReadIncluded, depth: int = 0) -> str:
         text = _MDBOOK_INCLUDE.sub(lambda match: _included(match, read_included, depth), text)
         text = _MDBOOK_OTHER.sub("", text)
     return _with_captions(text) if "<Listing" in text else text
+
+
+def without_hidden_lines(text: str) -> str:
+    """Rust that mdBook compiles and does not show: lines that begin with a number sign alone."""
+    return _RUST.sub(
+        lambda m: f"{m['opening']}{_HIDDEN.sub(_shown, m['rust'])}{m['closing']}", text
+    )
+
+
+def _shown(match: re.Match[str]) -> str:
+    return f"{match['indent']}#{match['rest']}" if match["escaped"] else ""
 
 
 def _included(match: re.Match[str], read_included: ReadIncluded, depth: int) -> str:
@@ -106,6 +140,40 @@ def _only_id(match: re.Match[str]) -> str:
 
 def _without_front_matter(text: str) -> str:
     return re.sub(r"\A---\n.*?^---\n", "", text, count=1, flags=re.S | re.M)
+
+
+def with_listings(text: str) -> str:
+    """`<pre><code>` is a code listing as good as a fence."""
+
+    def fenced(match: re.Match[str]) -> str:
+        if match["code"]:
+            return match["code"]
+        language = _LANGUAGE.search(match["attributes"])
+        code = html.unescape(_TAG.sub("", match["listing"])).strip("\n")
+        return f"\n\n~~~~{language[1] if language else ''}\n{code}\n~~~~\n\n"
+
+    return _PRE.sub(fenced, text) if re.search("<pre", text, re.I) else text
+
+
+def without_templates(text: str) -> str:
+    """Shortcodes and attributes of Hugo, Jekyll and MkDocs go; what they frame or name stays."""
+    return _TEMPLATE.sub(_filled_in, text)
+
+
+def _filled_in(match: re.Match[str]) -> str:
+    if match["code"] or match["inline"]:
+        return match[0]
+    if match["listing"]:
+        return f"```{match['language']}\n{match['listing']}\n```"
+    if match["heading"]:
+        return f"{match['heading']} {{{match['attributes']}}}"
+    if match["name"]:
+        return f'{match["tab"]}!!! tab "{match["name"]}"'
+    if match["alert"]:
+        return (
+            f"{match['quote']}**{match['title'] or match['alert'].capitalize()}**\n{match['quote']}"
+        )
+    return ""
 
 
 def with_jsx_headings(text: str) -> str:

@@ -19,6 +19,9 @@ CONTAINERS = {
     "lessons",
     "chapters",
     "translations",
+    "website",
+    "site",
+    "pages",
 }
 _LEADING_NUMBER = re.compile(r"^(\d{1,3})(?=[-_. ]|$)")
 _CHAPTER_AND_LESSON = re.compile(

@@ -7,11 +7,12 @@ from pathlib import Path
 
 MAX_INCLUDED_BYTES = 1_000_000
 MAX_DEPTH = 5
-# mdBook, Quarto and reStructuredText, in this order.
+# mdBook, Quarto, reStructuredText and MyST, in this order.
 _TARGET = re.compile(
     r"\{\{\s*#(?:rustdoc_)?include\s+(?P<mdbook>[^}:\s]+)"
     r"|\{\{<\s*include\s+(?P<quarto>\S+)\s*>\}\}"
-    r"|^[ \t]*\.\.[ \t]+(?:literal)?include::[ \t]*(?P<rst>\S+)",
+    r"|^[ \t]*\.\.[ \t]+(?:literal)?include::[ \t]*(?P<rst>\S+)"
+    r"|^[ \t>]*(?:`{3,}|~{3,}|:{3,})\{(?:literal)?include\}[ \t]*(?P<myst>\S+)",
     re.M,
 )
 

@@ -12,16 +12,19 @@ UrlStyle = Literal["docusaurus", "mdbook", "sphinx", "plain"]
 INDEX_PAGES = {"index", "readme"}
 _NUMBER_PREFIX = re.compile(r"^\d+\s*[-_.]+\s*(?=[^-_.\s])")
 _DATE_OR_VERSION = re.compile(r"^\d+[-_.]\d+")
-_HEADING_ID = re.compile(r"\s*\{#(?P<id>[\w.:-]+)\}\s*$")
+_ATTRIBUTE = r"(?:[#.][\w.:-]+|[\w-]+=(?:\"[^\"]*\"|[^\s}]+))"
+_HEADING_ATTRIBUTES = re.compile(rf"\s*\{{:?\s*(?P<all>{_ATTRIBUTE}(?:\s+{_ATTRIBUTE})*)\s*\}}\s*$")
 # Letters, marks, numbers and joining punctuation stay in GitHub's anchors.
 _KEPT_CATEGORIES = ("L", "M", "Nd", "Nl", "Pc")
 
 
 def split_heading_id(heading: str) -> tuple[str, str | None]:
-    """`Title {#custom}` as its text and its own anchor."""
-    if match := _HEADING_ID.search(heading):
-        return heading[: match.start()].strip(), match["id"]
-    return heading.strip(), None
+    """`Title {#custom}` as its text and its own anchor; `{.class}` is neither."""
+    match = _HEADING_ATTRIBUTES.search(heading)
+    if match is None:
+        return heading.strip(), None
+    custom = re.search(r"(?<!\S)#(\S+)", match["all"])
+    return heading[: match.start()].strip(), custom[1] if custom else None
 
 
 def github_slug(heading: str) -> str:

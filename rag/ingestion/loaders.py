@@ -13,6 +13,9 @@ from rag.ingestion.dialects import (
     from_rmarkdown,
     with_closed_fences,
     with_jsx_headings,
+    with_listings,
+    without_hidden_lines,
+    without_templates,
 )
 from rag.ingestion.front_matter import (
     BadFrontMatter,
@@ -24,6 +27,7 @@ from rag.ingestion.hierarchy import Numbers, numbers_in_path, page_name, readabl
 from rag.ingestion.includes import Includes
 from rag.ingestion.links import UrlStyle, page_url
 from rag.ingestion.markdown import parse_page
+from rag.ingestion.myst import from_myst
 from rag.ingestion.rst import UnparsablePage, parse_rst
 from rag.ingestion.sections import Section, sections_under, title_heading
 from rag.ingestion.sources import (
@@ -73,7 +77,7 @@ def read_document(course: Course, source: Source) -> Document:
     front, body = _page(source)
     numbers = _numbers(course, source.source_file, front)
     raw = _parsed(course, source.path, without(body, source.left_out))
-    opening = title_heading(raw)
+    opening = title_heading(raw, named=bool((front.title or "").strip()))
     listed = course.contents.entries.get(source.source_file)
     title = _own_title(front, opening) or (listed.title if listed else "")
     title = title or page_name(source.source_file)
@@ -131,8 +135,11 @@ def _parsed(course: Course, path: Path, text: str) -> list[RawSection]:
     if suffix in (".rmd", ".qmd"):
         return parse_page(from_rmarkdown(text, included))
     if suffix == ".ipynb":
-        return parse_page(text)
-    text = with_jsx_headings(with_closed_fences(from_mdbook(text, included)))
+        return parse_page(from_myst(text, included))
+    text = with_closed_fences(from_myst(from_mdbook(text, included), included))
+    if course.url_style == "mdbook":
+        text = without_hidden_lines(text)
+    text = with_jsx_headings(with_listings(without_templates(text)))
     return parse_page(text, mdx=suffix == ".mdx" or course.url_style == "docusaurus")
 
 

@@ -25,17 +25,19 @@ from rag.ingestion.blocks import (
     titled,
 )
 from rag.ingestion.links import split_heading_id
+from rag.ingestion.mdx import from_mdx
 
 _FENCED_OR = r"(?ms)(^[ \t>]*(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^[ \t>]*(?P=fence)[`~]*[ \t]*$)|"
 _MDX_COMMENT = re.compile(_FENCED_OR + r"\{/\*(?P<comment>.*?)\*/\}")
 _MDX_HEADING_ID = re.compile(r"\s*#([\w.:-]+)\s*")
-_IMPORT = re.compile(r"^import\s+(?:[^'\"\n]+\s+from\s+)?['\"][^'\"\n]+['\"];?[ \t]*$", re.M)
-_EXPORT = re.compile(r"^export\s+(?:default|const|let|var|function|async)\b")
 _DIRECTIVE = re.compile(r"^[ \t]*\{\{\s*#[^}]*\}\}[ \t]*$\n?", re.M)
 _DROPPED_ELEMENT = re.compile(r"<(script|style|svg|iframe|video)\b.*?</\1\s*>", re.S | re.I)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 _IMAGE_TAG = re.compile(r"<img\b[^>]*?\balt=(?:\"([^\"]*)\"|'([^']*)')[^>]*>", re.I)
-_BREAK_TAG = re.compile(r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|summary|h[1-6])\s*>", re.I)
+_BREAK_TAG = re.compile(
+    r"<(?:br|hr)\s*/?>|</(?:p|div|li|tr|dt|dd|summary|caption|figcaption|h[1-6])\s*>", re.I
+)
+_NEXT_CELL = re.compile(r"</t[dh]\s*>\s*(?=<t[dh]\b)", re.I)
 _TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s(?:\"[^\"]*\"|'[^']*'|\{[^}]*\}|[^>\"'{])*)?/?>|<>|</>")
 _DIAGRAM_MARK = re.compile(r"`[\[({][^`\n]*[\])}]`")
 LAYOUT = "layout"
@@ -60,6 +62,8 @@ _MDX = _parser().disable("code")
 
 def parse_page(text: str, *, mdx: bool = False) -> list[RawSection]:
     """The page's sections in order; the first has no heading when text stands above them all."""
+    if mdx:
+        text = from_mdx(text)
     parser = _MDX if mdx else _MARKDOWN
     tree = SyntaxTreeNode(parser.parse(_without_mdx_comments(text)))
     sections = [RawSection(None)]
@@ -123,10 +127,8 @@ def _nested(node: SyntaxTreeNode) -> list[Block]:
 
 def _paragraph(node: SyntaxTreeNode) -> str:
     source = node.children[0].content
-    if _EXPORT.match(source) or not source.strip(" :\t"):
-        return ""  # code of the page, or the end of a container that was closed already
-    if _IMPORT.search(source) and not _IMPORT.sub("", source).strip():
-        return ""
+    if not source.strip(" :\t"):
+        return ""  # the end of a container that was closed already
     if "{{" in source and not _DIRECTIVE.sub("", source).strip():
         return ""
     lines = (line.strip() for line in _inline(_children(node)).splitlines())
@@ -176,7 +178,7 @@ def _admonition_title(node: SyntaxTreeNode) -> str:
         return ""
     kind, _, title = re.sub(r"[\[{\"]", " ", node.info.strip(), count=1).partition(" ")
     title = re.sub(r"[\]}\"]\s*$", "", title.strip()).strip()
-    return title or kind.capitalize()
+    return _plain(_children(SyntaxTreeNode(_MARKDOWN.parseInline(title)))) or kind.capitalize()
 
 
 def _children(node: SyntaxTreeNode) -> list[SyntaxTreeNode]:
@@ -225,6 +227,6 @@ def _plain_node(node: SyntaxTreeNode, inner: _Renderer) -> str:
 def _without_tags(source: str) -> str:
     source = _COMMENT.sub("", _DROPPED_ELEMENT.sub("", source))
     source = _IMAGE_TAG.sub(lambda match: match[1] or match[2] or "", source)
-    source = _TAG.sub("", _BREAK_TAG.sub("\n", source))
+    source = _TAG.sub("", _BREAK_TAG.sub("\n", _NEXT_CELL.sub(" | ", source)))
     lines = (line.strip() for line in html.unescape(source).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))

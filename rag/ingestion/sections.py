@@ -17,13 +17,18 @@ class Section:
     blocks: tuple[Block, ...]
 
 
-def title_heading(raw: list[RawSection]) -> Heading | None:
-    """The heading that names the page: its first h1, else one that leads the page."""
+def title_heading(raw: list[RawSection], *, named: bool = False) -> Heading | None:
+    """The heading that names the page: its first h1, else one that leads the page.
+
+    Where the page is `named` in another way, only a single h1 says the same once more.
+    """
     headings = [section.heading for section in raw if section.heading]
-    first = next((heading for heading in headings if heading.level == 1), None)
-    if first is None and headings and headings[0].leads:
+    highest = [heading for heading in headings if heading.level == 1]
+    if named:
+        return highest[0] if len(highest) == 1 else None
+    if not highest and headings and headings[0].leads:
         return headings[0]
-    return first
+    return highest[0] if highest else None
 
 
 def sections_under(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from rag.ingestion import boilerplate
 from rag.ingestion.course import PASSAGE_FILES, Course
-from rag.ingestion.front_matter import first_problem
+from rag.ingestion.front_matter import BadFrontMatter, first_problem, split_front_matter
 from rag.ingestion.includes import Includes
 from rag.ingestion.notebooks import UnreadableNotebook, notebook_markdown
 
@@ -88,7 +88,7 @@ def _pages(course: Course) -> list[Source]:
     common = boilerplate.candidates(_sampled_texts(course, files))
     glances = [_glance(course, file, common) for file in files]
     readable = {g.source.source_file: g for g in glances if g.source.problem is None}
-    originals = _originals(readable)
+    originals = _originals(course, readable)
     unwanted = boilerplate.left_out({file: glance.held for file, glance in readable.items()})
     return [
         _settled(g.source, originals.get(g.body_hash), unwanted.get(g.source.source_file))
@@ -127,14 +127,28 @@ def _glance(course: Course, file: str, common: frozenset[str]) -> _Glance:
     return _Glance(source, _hash_of(body) if body else "", held)
 
 
-def _originals(glances: dict[str, _Glance]) -> dict[str, str]:
+def _originals(course: Course, glances: dict[str, _Glance]) -> dict[str, str]:
     """Text → the file that keeps it: the least nested one, for translations lie deeper."""
     order = sorted(glances, key=lambda file: (file.count("/"), file))
-    originals: dict[str, str] = {}
+    having: dict[str, list[str]] = {}
     for file in order:
         if glances[file].body_hash:
-            originals.setdefault(glances[file].body_hash, file)
-    return originals
+            having.setdefault(glances[file].body_hash, []).append(file)
+    return {
+        body: next((file for file in files if _can_be_read(course, file)), files[0])
+        for body, files in having.items()
+        if len(files) > 1
+    }
+
+
+def _can_be_read(course: Course, file: str) -> bool:
+    """A file whose front matter is wrong will fail, and so cannot keep the text of others."""
+    try:
+        text = page_text(read_bytes(course.root / file), file)
+        split_front_matter(text)
+    except (BadFrontMatter, UnreadableDocument):
+        return False
+    return True
 
 
 def _settled(source: Source, original: str | None, unwanted: frozenset[str] | None) -> Source:
@@ -248,18 +262,18 @@ def parse_passage(line: bytes) -> Passage:
         fields: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise UnreadableDocument("its line is not valid JSON") from error
+    if not isinstance(fields, dict):
+        raise UnreadableDocument("its line is not a JSON object")
     try:
-        return Passage.model_validate(_encodable(fields))
+        return Passage.model_validate(_encodable(cast(dict[str, Any], fields)))
     except ValidationError as error:
         raise UnreadableDocument(first_problem(error, "its line")) from error
 
 
-def _encodable(fields: Any) -> Any:
+def _encodable(fields: dict[str, Any]) -> dict[str, Any]:
     """JSON can spell lone surrogates, which no UTF-8 text can hold."""
-    if not isinstance(fields, dict):
-        return fields
     return {
         name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-        for name, value in cast(dict[str, Any], fields).items()
+        for name, value in fields.items()
         if value is not None
     }

@@ -10,21 +10,21 @@ from docutils.parsers.rst.languages import en
 from docutils.statemachine import StringList
 
 # What leads elsewhere or only matters to the site's builder.
-_DROPPED = (
+DROPPED = (
     "toctree redirect-from index meta raw highlight default-role currentmodule module contents "
     "tabularcolumns graphviz digraph graph mermaid uml plantuml inheritance-diagram role title "
     "sectnum header footer youtube video raw-html bibliography autosummary"
 )
-_CODE = "code-block sourcecode code prompt parsed-literal ipython ipython3 doctest testcode console"
+CODE = "code-block sourcecode code prompt parsed-literal ipython ipython3 doctest testcode console"
 # Content under a name that the reader sees: a tab, a card, a version.
 _NAMED = "group-tab tab tab-item code-tab card dropdown grid-item-card proof"
-_CHANGES = {
+CHANGES = {
     "versionadded": "Added in",
     "versionchanged": "Changed in",
     "deprecated": "Deprecated since",
 }
 # Their argument is a condition or a layout, not text.
-_BARE = (
+BARE = (
     "tabs tab-set only ifconfig container compound glossary rst-class cssclass grid grid-item "
     "hlist panels"
 )
@@ -101,7 +101,7 @@ class _Named(_Lenient):
 
 class _Changed(_Lenient):
     def run(self) -> list[nodes.Node]:
-        return [self.paragraph(f"{_CHANGES[self.name]} {self.argument}".strip()), *self.body()]
+        return [self.paragraph(f"{CHANGES[self.name]} {self.argument}".strip()), *self.body()]
 
 
 class _Code(_Lenient):
@@ -215,9 +215,13 @@ def role_text(role: str, text: str) -> str:
     return text.rsplit(".", 1)[-1] if text.startswith("~") else text.lstrip("!")
 
 
+def is_code_role(role: str) -> bool:
+    return bool(_CODE_ROLE.fullmatch(role.lower()))
+
+
 def _role(name: str, rawtext: str, text: str, lineno: int, inliner: Any, *_: Any, **__: Any) -> Any:
     shown = role_text(name.lower(), text.replace("\x00", ""))
-    kind = nodes.literal if _CODE_ROLE.fullmatch(name.lower()) else nodes.inline
+    kind = nodes.literal if is_code_role(name) else nodes.inline
     return [kind(rawtext, shown)], []
 
 
@@ -241,11 +245,11 @@ def _register(names: str, directive: type[Directive]) -> set[str]:
 
 
 _registered: set[str] = (
-    _register(_DROPPED, _Dropped)
-    | _register(_CODE, _Code)
+    _register(DROPPED, _Dropped)
+    | _register(CODE, _Code)
     | _register(_NAMED, _Named)
-    | _register(" ".join(_CHANGES), _Changed)
-    | _register(_BARE, _Bare)
+    | _register(" ".join(CHANGES), _Changed)
+    | _register(BARE, _Bare)
     | _register("literalinclude", _LiteralInclude)
     | _register("include", _Include)
     | _register("image", _QuietImage)

@@ -58,6 +58,13 @@ async def test_a_job_is_saved_while_it_is_worked_on_and_at_its_end(redis: Redis)
     assert await jobs.all() == [job]
 
 
+async def test_what_ended_a_run_is_told_even_if_its_job_cannot_be_saved(no_redis: Redis) -> None:
+    job = IngestionJob(job_id=1, book_id="robotics")
+    with pytest.raises(IngestionError, match="The disk is full"):
+        async with Jobs(no_redis).working(lambda: job):
+            raise IngestionError("The disk is full.")
+
+
 async def test_a_job_whose_process_died_is_shown_as_failed(redis: Redis) -> None:
     for status in ("queued", "running"):
         job = await Jobs(redis).create("robotics", "full")

@@ -95,6 +95,23 @@ async def test_a_folder_in_use_is_a_clear_error(index: EdgeIndex, tmp_path: Path
     assert await index.count(COURSE) == 0
 
 
+async def test_nothing_is_written_to_a_disk_that_is_nearly_full(index: EdgeIndex) -> None:
+    course = CourseSummary(book_id="robotics", title="Robots")
+    await index.write(numbered(2))
+    await index.save(course)
+    index.needed_bytes = 10**18
+    for change in (
+        index.write(numbered(3)),
+        index.delete([numbered(1)[0].chunk.id]),
+        index.save(course.model_copy(update={"title": "Arms"})),
+        index.forget("robotics"),
+    ):
+        with pytest.raises(IndexingError, match="The disk is full"):
+            await change
+    assert await index.count(COURSE) == 2
+    assert await index.courses() == [course]
+
+
 async def test_collections_lie_side_by_side(tmp_path: Path) -> None:
     first = EdgeIndex.open(tmp_path, "first", DIMENSION)
     second = EdgeIndex.open(tmp_path, "second", DIMENSION)

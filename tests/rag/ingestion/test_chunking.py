@@ -54,6 +54,11 @@ def test_each_passage_has_its_section_breadcrumb_and_anchor() -> None:
             "## A\n\n### B\n\none two three\n\n### C\n\nfour five",
             [("A", "**B**\n\none two three\n\n**C**\n\nfour five")],
         ),
+        # What holds several of them is named once.
+        (
+            "## A\n\n### B\n\none\n\n#### C\n\ntwo\n\n#### D\n\nthree four\n\n### E\n\nfive",
+            [("A", "**B**\n\none\n\n**C**\n\ntwo\n\n**D**\n\nthree four\n\n**E**\n\nfive")],
+        ),
         # Different H2s, and the page's opening, never share one.
         (
             "one two three\n\n## A\n\nfour five six\n\n## B\n\nseven eight nine",
@@ -77,6 +82,13 @@ def test_a_large_section_does_not_take_in_its_neighbour() -> None:
 def test_headings_that_read_the_same_stay_apart() -> None:
     source = "# Page\n\n## A\n\n### B\n\none two three\n\n## A\n\n### B\n\nfour five six"
     assert [piece.anchor for piece in pieces(source)] == ["b", "b-1"]
+
+
+def test_a_section_that_only_repeats_its_heading_is_left_out() -> None:
+    source = (
+        "# Page\n\n## The pre-lecture quiz\n\n[The Pre-lecture Quiz](x)\n\n## A\n\nOne two three."
+    )
+    assert [piece.section_title for piece in pieces(source)] == ["A"]
 
 
 def test_a_repeated_passage_is_kept_once() -> None:

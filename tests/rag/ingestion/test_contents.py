@@ -41,6 +41,7 @@ def contents(root: Path, files: dict[str, str]) -> Contents:
     [
         ({"docusaurus.config.js": "", "docs/a.md": ""}, "docusaurus", ""),
         ({"docusaurus.config.ts": "", "docs/SUMMARY.md": ""}, "docusaurus", ""),
+        ({"website/docusaurus.config.js": "", "website/docs/a.md": ""}, "docusaurus", "website"),
         ({"book.toml": "", "src/SUMMARY.md": "", "src/a.md": ""}, "mdbook", "src"),
         ({"src/SUMMARY.md": ""}, "mdbook", "src"),
         ({"source/conf.py": "", "source/a.rst": ""}, "sphinx", "source"),
@@ -71,6 +72,16 @@ def test_mdbook_numbers_its_chapters_over_all_parts(tmp_path: Path) -> None:
         "src/moves.md": Entry("Moves", "Ownership", 3),
         "src/people.md": Entry("Contributors", "Contributors"),
     }
+
+
+def test_docusaurus_sidebars_may_call_a_page_by_its_own_id(tmp_path: Path) -> None:
+    files = {
+        "sidebars.js": "module.exports = {docs: [{Basics: ['basics/arms']}]};",
+        "docs/basics/02-grippers.md": "---\ntitle: Grippers\nid: arms\n---\nText",
+    }
+    write(tmp_path, files)
+    entries = read_contents(tmp_path, list(files)).entries
+    assert entries["docs/basics/02-grippers.md"].chapter == "Basics"
 
 
 def test_docusaurus_sidebars_name_categories(tmp_path: Path) -> None:

@@ -62,9 +62,9 @@ def test_lessons_are_found_in_path_order(
     ("toml", "message"),
     [
         ("id = ", "not valid TOML"),
-        ("colour = 'red'", "wrong at colour"),
+        ("colour = 'red'", "wrong at colour: there is no such setting"),
         ("url_style = 'jekyll'", "wrong at url_style"),
-        ("base_url = 'example.org'", "must begin with https://"),
+        ("base_url = 'example.org'", "wrong at base_url: it must begin with https://"),
         ("[chapters]\none = 'One'", "wrong at chapters"),
         ("id = 'a b'", "cannot be a course id"),
     ],

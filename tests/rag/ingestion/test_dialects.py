@@ -5,6 +5,9 @@ from rag.ingestion.dialects import (
     from_rmarkdown,
     with_closed_fences,
     with_jsx_headings,
+    with_listings,
+    without_hidden_lines,
+    without_templates,
 )
 from rag.ingestion.markdown import parse_page
 
@@ -120,3 +123,40 @@ def test_jsx_headings_are_headings(source: str, headings: list[str]) -> None:
 def test_an_unclosed_listing_does_not_swallow_the_page(source: str, sections: list[str]) -> None:
     found = parse_page(with_closed_fences(source))
     assert [section.heading.text for section in found if section.heading] == sections
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{{< note >}}Careful.{{< /note >}}", "Careful."),
+        ("{{% notice tip %}}\nCareful.\n{{% /notice %}}", "\nCareful.\n"),
+        ("{% include nav.html %}\nText.", "\nText."),
+        ("{% highlight ruby %}\nputs 1\n{% endhighlight %}", "```ruby\nputs 1\n```"),
+        ("> Words.\n{: .note }", "> Words.\n"),
+        ("* TOC\n{:toc}\n\nText.", "\n\nText."),
+        ("## Arms\n{: #all-arms }", "## Arms { #all-arms }"),
+        ('=== "Linux"\n    Text.', '!!! tab "Linux"\n    Text.'),
+        ("> [!WARNING]\n> Hot.", "> **Warning**\n> \n> Hot."),
+        ("> [!tip]- Try it\n> Now.", "> **Try it**\n> \n> Now."),
+        ("Write `{{< note >}}` or `{% if %}`.", "Write `{{< note >}}` or `{% if %}`."),
+        ("```html\n{% if arm %}\n```", "```html\n{% if arm %}\n```"),
+        ("Use {{ name }}, {x: 1}, {:?} and {:.2}.", "Use {{ name }}, {x: 1}, {:?} and {:.2}."),
+    ],
+)
+def test_templates_of_site_generators(source: str, expected: str) -> None:
+    assert without_templates(source) == expected
+
+
+def test_preformatted_html_is_a_listing() -> None:
+    source = '<pre><code class="language-c">if (a &lt; b)\n    <b>go</b>();\n</code></pre>'
+    (section,) = parse_page(with_listings(source))
+    assert section.blocks[0].text == "```c\nif (a < b)\n    go();\n```"
+    assert with_listings(f"```html\n{source}\n```") == f"```html\n{source}\n```"
+
+
+def test_rust_shows_what_mdbook_shows() -> None:
+    shown = "#![allow(dead_code)]\n#[derive(Debug)]\nstruct Arm;\n# escaped\n"
+    hidden = "# fn main() {\n#\n    # go();\n"
+    source = f"```rust,ignore\n{hidden}{shown.replace('# esc', '## esc')}# }}\n```\n"
+    assert without_hidden_lines(source) == f"```rust,ignore\n{shown}```\n"
+    assert without_hidden_lines("```sh\n# as root\n```") == "```sh\n# as root\n```"

@@ -59,6 +59,9 @@ def test_repeated_headings_get_distinct_anchors(
         ("Setup {#start}", ("Setup", "start")),
         ("Setup", ("Setup", None)),
         ("Sets {1, 2}", ("Sets {1, 2}", None)),
+        ("Setup { #start .wide data-toc='x' }", ("Setup", "start")),
+        ("Setup {.unnumbered}", ("Setup", None)),
+        ("The class {Arm}", ("The class {Arm}", None)),
     ],
 )
 def test_a_heading_may_name_its_own_anchor(heading: str, expected: tuple[str, str | None]) -> None:

@@ -56,6 +56,23 @@ def test_titles(tmp_path: Path, text: str, title: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "sections"),
+    [
+        ("---\ntitle: Arms\n---\n## Overview\n\nText.\n\n## Parts\n\nText.", ["Overview", "Parts"]),
+        ("---\ntitle: Arms\n---\n# All arms\n\nText.\n\n## Parts\n\nText.", [None, "Parts"]),
+        ("---\ntitle: Arms\n---\n# Overview\n\nText.\n\n# Parts\n\nText.", ["Overview", "Parts"]),
+        ("# Arms\n\nText.\n\n# Parts\n\nText.", [None, "Parts"]),
+        ("## Arms\n\nText.\n\n## Parts\n\nText.", [None, "Parts"]),
+    ],
+)
+def test_a_heading_is_a_section_unless_it_names_the_page(
+    tmp_path: Path, text: str, sections: list[str | None]
+) -> None:
+    page = read(write(tmp_path, {"arms.md": text}), "arms.md")
+    assert [section.path[-1] if section.path else None for section in page.sections] == sections
+
+
+@pytest.mark.parametrize(
     ("front", "expected"),
     [
         ("", Numbers(None, 1, 2, True, "01-ros2")),
@@ -233,6 +250,11 @@ def test_every_format_is_read_into_the_same_shape(tmp_path: Path, file: str, tex
         ({"src/SUMMARY.md": "", "src/a/README.md": "Text"}, "src/a/README.md", "a/index.html"),
         ({"source/index.rst": "", "source/a.rst": "Text"}, "source/a.rst", "a.html"),
         ({"docs/01-a.md": "Text"}, "docs/01-a.md", "docs/a"),
+        (
+            {"website/docusaurus.config.ts": "", "website/docs/01-a.md": "Text"},
+            "website/docs/01-a.md",
+            "docs/a",
+        ),
     ],
 )
 def test_links_follow_the_generator_that_the_folder_shows(
@@ -274,3 +296,12 @@ def test_a_long_page_without_any_heading_is_read(tmp_path: Path) -> None:
     page = read(tmp_path, "notes.md")
     assert page.title == "Notes"
     assert [(section.path, len(section.blocks)) for section in page.sections] == [((), 4000)]
+
+
+def test_rust_that_mdbook_hides_is_hidden_there_only(tmp_path: Path) -> None:
+    page = "# Rust\n\n```rust\n# fn main() {\ngo();\n# }\n```\n"
+    write(tmp_path / "book", {"SUMMARY.md": "- [Rust](rust.md)", "rust.md": page})
+    write(tmp_path / "site", {"rust.md": page})
+    shown, whole = (read(tmp_path / name, "rust.md").sections[0] for name in ("book", "site"))
+    assert shown.blocks[0].text == "```rust\ngo();\n```"
+    assert "fn main" in whole.blocks[0].text

@@ -68,6 +68,12 @@ def test_a_copy_is_kept_once_where_it_lies_least_deep(tmp_path: Path, kept: str)
     assert stored_text(tmp_path, copy) == ""
 
 
+def test_a_copy_takes_over_from_an_original_that_cannot_be_read(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "---\ntitle: [A\n---\nSome text.", "b/a.md": "Some text."})
+    assert sources(tmp_path)["b/a.md"].same_as is None
+    assert stored_text(tmp_path, "b/a.md") == "Some text."
+
+
 def test_a_copy_takes_over_when_the_original_goes(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "Some text.", "b/a.md": "Some text."})
     before = sources(tmp_path)["b/a.md"]
@@ -148,3 +154,16 @@ def test_a_page_that_vanishes_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.md").unlink()
     with pytest.raises(UnreadableDocument, match="it cannot be read: No such file"):
         read_document(load_course(write(tmp_path, {"b.md": "Text"}), "c"), source)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "its line is not valid JSON"),
+        ("[1]", "its line is not a JSON object"),
+        ('{"id": "a"}', "its line has no text"),
+    ],
+)
+def test_a_wrong_line_of_passages_says_why(tmp_path: Path, line: str, problem: str) -> None:
+    write(tmp_path, {"corpus.jsonl": line})
+    assert sources(tmp_path)["corpus.jsonl:1"].problem == problem
