@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,8 @@ def llama_index(course: Course, embedder: CachedEmbedder) -> Callable[[str], Fil
     return lambda question: [n.node.metadata["file_path"] for n in retriever.retrieve(question)]
 
 
-def langchain(course: Course, embedder: CachedEmbedder) -> Callable[[str], Files]:
-    """The splitter and vector store of its introduction to retrieval: 1,000 characters, 200."""
+def langchain(course: Course, embedder: CachedEmbedder, **sizes: int) -> Callable[[str], Files]:
+    """Its recommended splitter and its vector store."""
     embeddings = import_module("langchain_core.embeddings").Embeddings
     stores = import_module("langchain_core.vectorstores")
     splitters = import_module("langchain_text_splitters")
@@ -100,7 +101,7 @@ def langchain(course: Course, embedder: CachedEmbedder) -> Callable[[str], Files
         def embed_query(self, text: str) -> list[float]:
             return embedder.query(text)
 
-    splitter = splitters.RecursiveCharacterTextSplitter(chunk_size=1000, chunk_overlap=200)
+    splitter = splitters.RecursiveCharacterTextSplitter(**sizes)
     texts = texts_of(course)
     names = [{"file_path": name} for name in texts]
     store = stores.InMemoryVectorStore(Adapter())
@@ -110,10 +111,18 @@ def langchain(course: Course, embedder: CachedEmbedder) -> Callable[[str], Files
     ]
 
 
+PIPELINES: dict[str, Callable[[Course, CachedEmbedder], Callable[[str], Files]]] = {
+    "LlamaIndex": llama_index,
+    # As in its introduction to retrieval, and as the splitter cuts when it is told nothing.
+    "LangChain": partial(langchain, chunk_size=1000, chunk_overlap=200),
+    "LangChain's defaults": langchain,
+}
+
+
 def main(data: Path, work: Path) -> None:
     work.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, list[Files]]] = {}
-    for name, pipeline in (("LlamaIndex", llama_index), ("LangChain", langchain)):
+    for name, pipeline in PIPELINES.items():
         found[name] = {}
         for course in courses_in(data):
             embedder = CachedEmbedder(work / f"{name}_{course.name}.npz")
