@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rag.errors import EvaluationError
-from rag.retrieval import Ranking, Retriever
+from rag.retrieval import Retriever
 from rag.types import AgentResponse, ConfidenceMetrics, Message, SearchFilters, SearchResult
 
 RANKED_PASSAGES = 20
@@ -156,19 +156,13 @@ async def evaluate(
         history = asked.history or []
         ranking = await retriever.rank(asked.question, filters, history)
         response = await answer(asked.question, history) if answer else None
-        yield outcome_of(asked, ranking, response)
-
-
-def outcome_of(
-    asked: EvaluationQuestion, ranking: Ranking, response: AgentResponse | None = None
-) -> Outcome:
-    return Outcome(
-        asked=asked,
-        ranked=ranking.results(RANKED_PASSAGES),
-        metrics=ranking.metrics,
-        retrieval_ms=ranking.elapsed_ms,
-        response=response,
-    )
+        yield Outcome(
+            asked=asked,
+            ranked=await retriever.results(ranking, RANKED_PASSAGES),
+            metrics=ranking.metrics,
+            retrieval_ms=ranking.elapsed_ms,
+            response=response,
+        )
 
 
 # --- Figures -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rag.embedding import Vector
 from rag.index import Candidate
 from rag.terms import term_ids
 from rag.types import DocumentChunk, SearchResult
@@ -46,10 +47,6 @@ class Ranked:
     def score(self) -> float:
         """The fused score on a scale of 0 to 1, in the same order."""
         return 1.0 / (1.0 + math.exp(min((EVEN_SCORE - self.fused) / SCORE_WIDTH, 500.0)))
-
-    @property
-    def chunk(self) -> DocumentChunk:
-        return self.candidate.chunk
 
     @property
     def file(self) -> str:
@@ -104,11 +101,10 @@ def reordered(ranked: Sequence[Ranked], relevance: Sequence[float]) -> list[Rank
 
 
 def spread(ranked: Sequence[Ranked], limit: int) -> list[Ranked]:
-    """The best passages that tell something new, for an answer to be written from.
+    """The best passages for an answer to be written from.
 
     Each further passage of a file has to be that much better than what other files offer, so that
-    one file neither crowds out the others nor loses the passage that answers; near repetitions
-    are left out.
+    one file neither crowds out the others nor loses the passage that answers.
     """
     chosen: list[Ranked] = []
     lines: dict[str, list[Ranked]] = {}
@@ -119,25 +115,46 @@ def spread(ranked: Sequence[Ranked], limit: int) -> list[Ranked]:
     while offers and len(chosen) < limit:
         file = max(offers, key=lambda name: offers[name][0])
         _, place = offers.pop(file)
-        entry = lines[file][place]
-        if not any(alike(entry, other) for other in chosen):
-            chosen.append(entry)
+        chosen.append(lines[file][place])
         if place + 1 < len(lines[file]):
-            cost = REPEAT_COST * sum(other.file == file for other in chosen)
+            cost = REPEAT_COST * (place + 1)
             offers[file] = (lines[file][place + 1].fused - cost, place + 1)
     return chosen
 
 
-def alike(one: Ranked, other: Ranked) -> bool:
+@dataclass(frozen=True)
+class Passage:
+    """A ranked chunk that has been read."""
+
+    ranked: Ranked
+    chunk: DocumentChunk
+    vector: Vector
+
+
+def new_ones(passages: Sequence[Passage], limit: int) -> list[Passage]:
+    """The first passages that tell something new: near repetitions are left out."""
+    chosen: list[Passage] = []
+    for passage in passages:
+        if len(chosen) < limit and not any(alike(passage, other) for other in chosen):
+            chosen.append(passage)
+    return chosen
+
+
+def alike(one: Passage, other: Passage) -> bool:
     """Whether two passages say the same in nearly the same words."""
-    if float(one.candidate.vector @ other.candidate.vector) < ALIKE_VECTORS:
+    if float(one.vector @ other.vector) < ALIKE_VECTORS:
         return False
     words, others = term_ids(one.chunk.text), term_ids(other.chunk.text)
     return len(words & others) >= ALIKE_WORDS * len(words | others)
 
 
-def as_results(ranked: Sequence[Ranked]) -> list[SearchResult]:
+def as_results(passages: Sequence[Passage]) -> list[SearchResult]:
     return [
-        SearchResult.of(r.chunk, score=r.score, similarity=r.candidate.cosine, rank=place)
-        for place, r in enumerate(ranked, 1)
+        SearchResult.of(
+            passage.chunk,
+            score=passage.ranked.score,
+            similarity=passage.ranked.candidate.cosine,
+            rank=place,
+        )
+        for place, passage in enumerate(passages, 1)
     ]

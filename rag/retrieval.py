@@ -16,7 +16,16 @@ from rag.followups import Asked, standalone
 from rag.index import Candidate, Index, StateRecords
 from rag.narrowing import narrowed, without_setting
 from rag.profile import CANDIDATES, CourseProfile, build_profile
-from rag.ranking import Ranked, as_results, distinct, rank, reordered, spread
+from rag.ranking import (
+    Passage,
+    Ranked,
+    as_results,
+    distinct,
+    new_ones,
+    rank,
+    reordered,
+    spread,
+)
 from rag.reranking import Reranker
 from rag.terms import query_vector
 from rag.types import (
@@ -34,6 +43,8 @@ from rag.types import (
 )
 
 RERANKED_PASSAGES = 30
+SPARE_PASSAGES = 3
+"""Read beyond what is wanted, to take the place of near repetitions."""
 MAX_PASSAGES = 100
 PROFILE_CHECK_SECONDS = 5.0
 """How long a course counts as unchanged: asking the index each time would cost each question."""
@@ -46,12 +57,10 @@ class Ranking:
     """The passages in the order in which they are handed on, and what the gate says of them."""
 
     ranked: list[Ranked]
+    handed_on: list[SearchResult]
     metrics: ConfidenceMetrics
     filters: SearchFilters
     elapsed_ms: float
-
-    def results(self, limit: int) -> list[SearchResult]:
-        return as_results(spread(self.ranked, limit))
 
 
 class Retriever:
@@ -88,7 +97,7 @@ class Retriever:
             vector = await self._vector(asked)
             found = await self._index.search(vector, asked.terms, query.filters, CANDIDATES)
             ordered = await self._reranked(query.text, fused(found, asked, profile))
-            results = as_results(ordered[: query.limit])
+            results = as_results(await self._read(ordered[: query.limit]))
         return SearchResponse(
             query=query.text,
             results=results,
@@ -112,7 +121,7 @@ class Retriever:
         ranking = await self.rank(question, filters, history, limit, threshold)
         return RetrievalContext(
             query=question,
-            results=await self._with_surroundings(ranking.results(limit)),
+            results=await self._with_surroundings(ranking.handed_on),
             metrics=ranking.metrics,
             filter_applied=ranking.filters.described(),
             query_time_ms=(time.perf_counter() - started) * 1000,
@@ -132,19 +141,34 @@ class Retriever:
         limit = self._limit(top_k)
         profile = await self._profiles.of(filters.book_id)
         if not question.strip() or profile is None:
-            return Ranking([], ConfidenceMetrics(policy=self._policy), filters, 0.0)
+            return Ranking([], [], ConfidenceMetrics(policy=self._policy), filters, 0.0)
         text, narrower = narrowed(well_formed(question), filters, profile.known_places)
         asked = standalone(within(text, profile), history)
         found, used = await self._found(asked, await self._vector(asked), narrower, filters)
         ranked = fused(found, asked, profile)
-        metrics = self._judged(ranked, asked, profile, limit)
         floor = self._config.score_threshold if threshold is None else threshold
-        ordered = await self._reranked(text, ranked)
-        close = [entry for entry in ordered if max(entry.candidate.cosine, 0.0) >= floor]
-        if len(close) < len(ranked):
-            metrics = self._judged(close, asked, profile, limit)
+        # The gate judges what was found, before a reranker with a scale of its own reorders it.
+        close = [entry for entry in ranked if max(entry.candidate.cosine, 0.0) >= floor]
+        passages = await self._spread(close, limit)
+        metrics = self._judged(passages, close, asked, profile)
+        ordered = await self._reranked(text, close)
+        if ordered is not close:
+            passages = await self._spread(ordered, limit)
         elapsed = (time.perf_counter() - started) * 1000
-        return Ranking(close, metrics, used, elapsed)
+        return Ranking(ordered, as_results(passages), metrics, used, elapsed)
+
+    async def results(self, ranking: Ranking, limit: int) -> list[SearchResult]:
+        """As many as wanted of what was ranked, as they would be handed on."""
+        return as_results(await self._spread(ranking.ranked, limit))
+
+    async def _spread(self, ranked: Sequence[Ranked], limit: int) -> list[Passage]:
+        return new_ones(await self._read(spread(ranked, limit + SPARE_PASSAGES)), limit)
+
+    async def _read(self, ranked: Sequence[Ranked]) -> list[Passage]:
+        """The chunks themselves; one that has been deleted meanwhile is left out."""
+        stored = await self._index.read(ids=[entry.candidate.id for entry in ranked])
+        entries = {entry.candidate.id: entry for entry in ranked}
+        return [Passage(entries[s.chunk.id], s.chunk, s.vector) for s in stored]
 
     async def passages(self, ids: Sequence[str]) -> list[SearchResult]:
         """Known passages by id, in the order asked."""
@@ -190,10 +214,13 @@ class Retriever:
         return await self._index.search(vector, asked.terms, filters, CANDIDATES), filters
 
     def _judged(
-        self, ranked: Sequence[Ranked], asked: Asked, profile: CourseProfile, limit: int
+        self,
+        passages: Sequence[Passage],
+        ranked: Sequence[Ranked],
+        asked: Asked,
+        profile: CourseProfile,
     ) -> ConfidenceMetrics:
-        handed = spread(ranked, limit)
-        results, vectors = as_results(handed), [entry.candidate.vector for entry in handed]
+        results, vectors = as_results(passages), [passage.vector for passage in passages]
         if self._policy == "seed":
             return seed(results, vectors)
         features = features_of(ranked, asked, profile)
@@ -202,12 +229,15 @@ class Retriever:
     async def _reranked(self, question: str, ranked: list[Ranked]) -> list[Ranked]:
         if self._reranker is None or not ranked:
             return ranked
-        texts = [entry.chunk.embedding_input for entry in ranked[:RERANKED_PASSAGES]]
+        passages = await self._read(ranked[:RERANKED_PASSAGES])
+        texts = [passage.chunk.embedding_input for passage in passages]
         try:
-            return reordered(ranked, await self._reranker.relevance(question, texts))
+            relevance = await self._reranker.relevance(question, texts)
         except RerankingError as error:
             logger.warning("%s The passages stay in their own order.", error)
             return ranked
+        judged = [passage.ranked for passage in passages]
+        return reordered([*judged, *ranked[RERANKED_PASSAGES:]], relevance)
 
     async def _lesson(self, filters: SearchFilters, vector: Vector) -> list[SearchResult]:
         return [

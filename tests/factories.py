@@ -3,8 +3,6 @@
 import hashlib
 from typing import Any
 
-from rag.embedding import Vector
-from rag.index import Candidate, StoredChunk
 from rag.types import DocumentChunk, DocumentMetadata, chunk_id, parent_id
 
 
@@ -46,16 +44,3 @@ def make_chunk(text: str = "Nodes exchange typed messages.", **overrides: Any) -
     }
     chunk |= {name: value for name, value in overrides.items() if name not in fields}
     return DocumentChunk(**chunk, metadata=DocumentMetadata(**metadata))
-
-
-def make_candidate(
-    chunk: DocumentChunk, vector: Vector, cosine: float, bm25: float = 0.0
-) -> Candidate:
-    return Candidate(
-        id=chunk.id,
-        source_file=chunk.metadata.source_file,
-        content_hash=chunk.metadata.content_hash,
-        cosine=cosine,
-        bm25=bm25,
-        read=lambda: StoredChunk(chunk, vector),
-    )

@@ -1,8 +1,7 @@
 """Where passages and their vectors are kept: what every engine offers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from rag.embedding import Vector
@@ -22,8 +21,8 @@ class StoredChunk:
 class Candidate:
     """A chunk that a search considered, with both scores (BM25 is 0 without a common term).
 
-    Most candidates are only ranked, and taking a chunk out of its payload takes longer than finding
-    it: it is read when it is first looked at.
+    Most candidates are only ranked, and reading a chunk takes longer than finding it: so this is
+    all that ranking asks for.
     """
 
     id: str
@@ -31,19 +30,6 @@ class Candidate:
     content_hash: str
     cosine: float
     bm25: float
-    read: Callable[[], StoredChunk]
-
-    @cached_property
-    def _stored(self) -> StoredChunk:
-        return self.read()
-
-    @property
-    def chunk(self) -> DocumentChunk:
-        return self._stored.chunk
-
-    @property
-    def vector(self) -> Vector:
-        return self._stored.vector
 
 
 class Index(Protocol):

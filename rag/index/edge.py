@@ -19,6 +19,7 @@ from rag.index.payload import (
     DENSE,
     PLACEHOLDER,
     PLACEHOLDER_VALUE,
+    RANKED_FIELDS,
     STATE_INDEXES,
     AnyOf,
     Condition,
@@ -39,6 +40,7 @@ from rag.index.payload import (
     other_state_collections,
     point_ids,
     query_terms,
+    ranked_fields,
     state_collection,
     state_id,
     state_point,
@@ -74,6 +76,9 @@ class EdgeIndex:
         self._collection = collection
         self._dimension = dimension
         self._unflushed = 0
+        records = _scroll(chunks, [], [], RANKED_FIELDS)
+        self._known = {str(record.id): ranked_fields(record.payload) for record in records}
+        """Of every chunk what ranking asks for; looking it up in the engine takes longer."""
         # The engine blocks while it works. It may be read from several threads while one writes.
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="index-read")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="index-write")
@@ -121,8 +126,7 @@ class EdgeIndex:
                 ]
             )
             self._complete(near, bm25, vector, words, filters)
-        records = self._chunks.retrieve(list(near.keys() | bm25.keys()), True, [DENSE])
-        return candidates(records, _stored, near, bm25)
+        return candidates(self._known, near, bm25)
 
     def _complete(
         self,
@@ -172,6 +176,9 @@ class EdgeIndex:
     def _upsert(self, chunks: Sequence[StoredChunk]) -> None:
         points = [_point(stored) for stored in chunks]
         self._chunks.update(UpdateOperation.upsert_points(points))
+        for stored in chunks:
+            place = stored.chunk.metadata
+            self._known[stored.chunk.id] = place.source_file, place.content_hash
         self._unflushed += len(points)
         if self._unflushed >= FLUSH_EVERY_POINTS:
             self._chunks.flush()
@@ -183,6 +190,8 @@ class EdgeIndex:
 
     def _remove(self, ids: list[str]) -> None:
         self._chunks.update(UpdateOperation.delete_points(list(ids)))
+        for id in ids:
+            self._known.pop(id, None)
 
     async def count(self, filters: SearchFilters) -> int:
         request = qdrant.CountRequest(filter=_filter(conditions(filters, available_at=now())))
@@ -382,7 +391,10 @@ def _words_query(
 
 
 def _scroll(
-    shard: EdgeShard, conditions: Iterable[Condition], vectors: list[str]
+    shard: EdgeShard,
+    conditions: Iterable[Condition],
+    vectors: list[str],
+    fields: list[str] | bool = True,
 ) -> Iterator[qdrant.Record]:
     wanted = _filter(conditions)
     offset: qdrant.PointId | None = None
@@ -391,7 +403,7 @@ def _scroll(
             offset=offset,
             limit=SCROLL_BATCH,
             filter=wanted,
-            with_payload=True,
+            with_payload=fields,
             with_vector=vectors,
         )
         records, offset = shard.scroll(request)

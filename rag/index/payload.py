@@ -3,11 +3,10 @@
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -188,32 +187,22 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-class Record(Protocol):
-    """A point as either engine returns it."""
-
-    @property
-    def id(self) -> object: ...
-    @property
-    def payload(self) -> Payload | None: ...
+RANKED_FIELDS = ["source_file", "content_hash"]
+"""What ranking needs to know of a chunk."""
+Ranked = tuple[str, str]
 
 
-Reader = Callable[[Any], StoredChunk]
+def ranked_fields(payload: Payload | None) -> Ranked:
+    source_file, content_hash = (str((payload or {}).get(name, "")) for name in RANKED_FIELDS)
+    return source_file, content_hash
 
 
 def candidates(
-    records: Iterable[Record],
-    read: Reader,
-    cosines: Mapping[str, float],
-    bm25: Mapping[str, float],
+    known: Mapping[str, Ranked], cosines: Mapping[str, float], bm25: Mapping[str, float]
 ) -> list[Candidate]:
-    """The records with their scores; what the records say is read later, of the few that matter."""
-    found: list[Candidate] = []
-    for record in records:
-        id, payload = str(record.id), record.payload or {}
-        place, text = str(payload.get("source_file", "")), str(payload.get("content_hash", ""))
-        scores = cosines.get(id, 0.0), bm25.get(id, 0.0)
-        found.append(Candidate(id, place, text, *scores, read=partial(read, record)))
-    return found
+    """What was found by either score; a chunk that is gone by now is left out."""
+    found = [id for id in cosines.keys() | bm25.keys() if id in known]
+    return [Candidate(id, *known[id], cosines.get(id, 0.0), bm25.get(id, 0.0)) for id in found]
 
 
 # --- Records of what is indexed ----------------------------------------------------------------

@@ -25,12 +25,14 @@ from rag.index.payload import (
     DENSE,
     PLACEHOLDER,
     PLACEHOLDER_VALUE,
+    RANKED_FIELDS,
     STATE_INDEXES,
     AnyOf,
     Condition,
     Equals,
     FieldKind,
     Payload,
+    Ranked,
     Within,
     candidates,
     check_dimension,
@@ -45,6 +47,7 @@ from rag.index.payload import (
     other_state_collections,
     point_ids,
     query_terms,
+    ranked_fields,
     state_collection,
     state_id,
     state_point,
@@ -55,6 +58,8 @@ from rag.terms import Terms
 from rag.types import CourseSummary, IngestionRecord, IngestionState, SearchFilters, now
 
 Item = TypeVar("Item")
+Found = dict[str, models.ScoredPoint]
+"""What a query found, by id."""
 
 logger = logging.getLogger(__name__)
 
@@ -170,48 +175,45 @@ class ServerIndex:
         words = query_terms(terms)
         with self._requests.translated():
             if words is None:
-                (near,) = await self._scores([by_meaning])
-                return candidates(await self._retrieve(list(near)), _stored, near, {})
+                (near,) = await self._found([by_meaning])
+                return candidates(_ranked_of(near), _scores_of(near), {})
             by_words = _words_query(words, filters, visible, limit)
-            near, bm25 = await self._scores([by_meaning, by_words])
-            records, (cosines, others) = await asyncio.gather(
-                self._retrieve(list(near.keys() | bm25.keys())),
-                self._scores(
-                    [
-                        _meaning_query(vector, *_among(bm25.keys() - near.keys())),
-                        _words_query(words, filters, *_among(near.keys() - bm25.keys())),
-                    ]
-                ),
+            near, bm25 = await self._found([by_meaning, by_words])
+            cosines, others = await self._found(
+                [
+                    _meaning_query(vector, *_among(bm25.keys() - near.keys())),
+                    _words_query(words, filters, *_among(near.keys() - bm25.keys())),
+                ]
             )
-        return candidates(records, _stored, near | cosines, bm25 | others)
+        known = _ranked_of(near) | _ranked_of(bm25)
+        return candidates(known, _scores_of(near | cosines), _scores_of(bm25 | others))
 
-    async def _scores(self, requests: list[models.QueryRequest]) -> list[dict[str, float]]:
+    async def _found(self, requests: list[models.QueryRequest]) -> list[Found]:
         answers = await self._requests.ask(
             lambda: self._client.query_batch_points(self._collection, requests)
         )
-        return [{str(point.id): point.score for point in answer.points} for answer in answers]
+        return [{str(point.id): point for point in answer.points} for answer in answers]
 
     async def read(
         self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
     ) -> list[StoredChunk]:
         with self._requests.translated():
             if ids is not None:
-                found = await self._retrieve(point_ids(ids))
-                return in_order_asked(ids, map(_stored, found))
+                return in_order_asked(ids, await self._retrieve(point_ids(ids)))
             if filters is None:
                 raise ValueError("a read names ids or filters")
             records = self._scroll(self._collection, conditions(filters), [DENSE])
             return in_reading_order([_stored(record) async for record in records])
 
-    async def _retrieve(self, ids: Sequence[str]) -> list[models.Record]:
-        found: list[models.Record] = []
+    async def _retrieve(self, ids: Sequence[str]) -> list[StoredChunk]:
+        found: list[StoredChunk] = []
         for batch in _batches(ids, READ_BATCH):
             records = await self._requests.ask(
                 lambda batch=batch: self._client.retrieve(
                     self._collection, list(batch), with_payload=True, with_vectors=[DENSE]
                 )
             )
-            found += records
+            found += map(_stored, records)
         return found
 
     async def _scroll(
@@ -349,7 +351,13 @@ def _condition(condition: Condition) -> models.FieldCondition | models.Filter:
 
 
 def _meaning_query(vector: Vector, among: models.Filter, limit: int) -> models.QueryRequest:
-    return models.QueryRequest(query=vector.tolist(), using=DENSE, filter=among, limit=limit)
+    return models.QueryRequest(
+        query=vector.tolist(),
+        using=DENSE,
+        filter=among,
+        limit=limit,
+        with_payload=RANKED_FIELDS,
+    )
 
 
 def _among(ids: Collection[str]) -> tuple[models.Filter, int]:
@@ -368,7 +376,16 @@ def _words_query(
         filter=among,
         limit=limit,
         params=models.SearchParams(idf=models.IdfCorpusParams(corpus=course)),
+        with_payload=RANKED_FIELDS,
     )
+
+
+def _ranked_of(found: Found) -> dict[str, Ranked]:
+    return {id: ranked_fields(point.payload) for id, point in found.items()}
+
+
+def _scores_of(found: Found) -> dict[str, float]:
+    return {id: point.score for id, point in found.items()}
 
 
 def _sparse(vector: SparseVector) -> models.SparseVector:

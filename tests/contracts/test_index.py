@@ -4,6 +4,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,7 +123,24 @@ def stored(text: str, vector: Vector = NORTH, **overrides: Any) -> StoredChunk:
     return StoredChunk(make_chunk(text, **overrides), vector)
 
 
-def texts(found: Iterable[StoredChunk | Candidate]) -> list[str]:
+@dataclass(frozen=True)
+class Hit:
+    """What a search found, and what is read under its id."""
+
+    candidate: Candidate
+    chunk: DocumentChunk
+    vector: Vector
+
+    @property
+    def cosine(self) -> float:
+        return self.candidate.cosine
+
+    @property
+    def bm25(self) -> float:
+        return self.candidate.bm25
+
+
+def texts(found: Iterable[StoredChunk | Hit]) -> list[str]:
     return [item.chunk.text for item in found]
 
 
@@ -143,9 +161,19 @@ def scattered(count: int, **overrides: Any) -> list[StoredChunk]:
 
 async def find(
     engine: Index, words: str = "", vector: Vector = NORTH, limit: int = 20, **filters: Any
-) -> list[Candidate]:
+) -> list[Hit]:
     wanted = SearchFilters.model_validate({"book_id": "robotics", **filters})
-    return await engine.search(vector, {words: 1.0}, wanted, limit)
+    return await hits(engine, await engine.search(vector, {words: 1.0}, wanted, limit))
+
+
+async def hits(engine: Index, found: Sequence[Candidate]) -> list[Hit]:
+    read = await engine.read(ids=[candidate.id for candidate in found])
+    joined = [Hit(c, s.chunk, s.vector) for c, s in zip(found, read, strict=True)]
+    for hit in joined:
+        place = hit.chunk.metadata
+        assert hit.candidate.source_file == place.source_file
+        assert hit.candidate.content_hash == place.content_hash
+    return joined
 
 
 # --- Writing, reading, deleting ----------------------------------------------------------------
@@ -310,7 +338,7 @@ async def test_filters(engine: Engine, filters: dict[str, Any], expected: str) -
     )
     wanted = SearchFilters(book_id="robotics", **filters)
     found = await engine.search(NORTH, {"section": 1.0}, wanted, 10)
-    names = {c.chunk.metadata.source_file for c in found}
+    names = {candidate.source_file for candidate in found}
     assert names == set(expected.split())
     assert await engine.count(wanted) == len(names)
     assert {s.chunk.metadata.source_file for s in await engine.read(filters=wanted)} == names
@@ -426,7 +454,8 @@ async def test_headings_count_for_bm25(engine: Engine) -> None:
 async def test_the_weight_of_terms_counts(engine: Engine) -> None:
     await engine.write([stored("All about wheels."), stored("All about cameras.")])
     asked = {"wheels": 1.0, "cameras": 0.3}
-    found = {c.chunk.text: c.bm25 for c in await engine.search(NORTH, asked, COURSE, 5)}
+    by_words = await hits(engine, await engine.search(NORTH, asked, COURSE, 5))
+    found = {hit.chunk.text: hit.bm25 for hit in by_words}
     assert found["All about cameras."] == pytest.approx(0.3 * found["All about wheels."], rel=1e-4)
 
 
@@ -445,7 +474,8 @@ async def test_text_without_an_indexed_word_is_searched_by_meaning(
 
 async def test_no_terms_at_all_is_a_search_by_meaning(engine: Engine) -> None:
     await engine.write([stored("A chunk to be found.")])
-    assert texts(await engine.search(NORTH, {}, COURSE, 3)) == ["A chunk to be found."]
+    found = await hits(engine, await engine.search(NORTH, {}, COURSE, 3))
+    assert texts(found) == ["A chunk to be found."]
 
 
 async def test_a_chunk_without_an_indexed_word_is_found_by_meaning(engine: Engine) -> None:
@@ -476,8 +506,8 @@ async def test_courses_never_mix(engine: Engine) -> None:
     assert len(await engine.read(filters=COURSE)) == 5
 
 
-def _books(found: Sequence[Candidate]) -> set[str]:
-    return {candidate.chunk.metadata.book_id for candidate in found}
+def _books(found: Sequence[Hit]) -> set[str]:
+    return {hit.chunk.metadata.book_id for hit in found}
 
 
 @pytest.mark.parametrize(

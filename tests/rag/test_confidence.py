@@ -16,10 +16,11 @@ from rag.confidence import (
     weighted_share,
 )
 from rag.embedding import Vector
+from rag.index import Candidate
 from rag.profile import Vocabulary, Yardstick
 from rag.terms import query_vector
 from rag.types import ConfidenceLevel, SearchResult
-from tests.factories import make_candidate, make_chunk
+from tests.factories import make_chunk
 
 CALIBRATION = Calibration(
     weights={"best": 4.0, "nearest": 4.0, "known": 2.0, "files": -1.0},
@@ -152,9 +153,8 @@ def test_features_do_not_notice_a_linear_rescaling_of_the_cosines() -> None:
 
 
 def test_evidence() -> None:
-    unit = np.array([1.0, 0.0], np.float32)
     found = [
-        make_candidate(make_chunk(f"Topic number {n}.", source_file=file), unit, cosine)
+        Candidate(str(n), file, str(n), cosine, 0.0)
         for n, (file, cosine) in enumerate([("a", 0.5), ("a", 0.7), ("b", 0.3)])
     ]
     words = query_vector({"topics unicorns": 1.0})

@@ -8,21 +8,34 @@ import pytest
 
 from rag.embedding import Vector
 from rag.index import Candidate
-from rag.ranking import Ranked, Scales, as_results, distinct, in_units, rank, reordered, spread
-from tests.factories import make_candidate, make_chunk
+from rag.ranking import (
+    Passage,
+    Ranked,
+    Scales,
+    as_results,
+    distinct,
+    in_units,
+    new_ones,
+    rank,
+    reordered,
+    spread,
+)
+from tests.factories import make_chunk
 
 SCALES = Scales(cosine=0.05, bm25=1.0)
 
 
-def candidate(
-    text: str, cosine: float, bm25: float = 0.0, file: str = "a.md", vector: Vector | None = None
-) -> Candidate:
-    own = np.eye(64, dtype=np.float32)[sum(map(ord, text)) % 64] if vector is None else vector
-    return make_candidate(make_chunk(f"Passage: {text}", source_file=file), own, cosine, bm25)
+def candidate(text: str, cosine: float, bm25: float = 0.0, file: str = "a.md") -> Candidate:
+    return Candidate(f"{text} in {file}", file, text, cosine, bm25)
 
 
 def texts(ranked: Sequence[Ranked]) -> list[str]:
-    return [entry.chunk.text.removeprefix("Passage: ") for entry in ranked]
+    return [entry.candidate.content_hash for entry in ranked]
+
+
+def passage(text: str, vector: Vector, cosine: float = 0.5, file: str = "a.md") -> Passage:
+    found = Ranked(candidate(text, cosine, 0.0, file), 20.0)
+    return Passage(found, make_chunk(text, source_file=file), vector)
 
 
 def test_meaning_and_words_count_together() -> None:
@@ -105,14 +118,16 @@ def test_more_places_only_add_to_the_end() -> None:
 
 
 def test_near_repetitions_are_left_out() -> None:
-    same = np.eye(64, dtype=np.float32)[0]
+    same, other = np.eye(2, dtype=np.float32)
     text = "A topic carries typed messages from any number of publishers to subscribers"
     entries = [
-        Ranked(candidate(f"{text}.", 0.6, 0, "a.md", same), 20),
-        Ranked(candidate(f"{text}, too.", 0.6, 0, "b.md", same), 19),
-        Ranked(candidate("Services answer requests.", 0.4, 0, "c.md"), 5),
+        passage(f"{text}.", same, file="a.md"),
+        passage(f"{text}, too.", same, file="b.md"),
+        passage("Services answer requests.", other, file="c.md"),
+        passage("Actions take their time.", same, file="d.md"),
     ]
-    assert [entry.file for entry in spread(entries, 5)] == ["a.md", "c.md"]
+    assert [entry.ranked.file for entry in new_ones(entries, 2)] == ["a.md", "c.md"]
+    assert [entry.ranked.file for entry in new_ones(entries, 5)] == ["a.md", "c.md", "d.md"]
 
 
 def test_a_reranker_s_order_stands_before_what_it_did_not_see() -> None:
@@ -123,5 +138,5 @@ def test_a_reranker_s_order_stands_before_what_it_did_not_see() -> None:
 
 
 def test_results_carry_rank_and_a_clamped_similarity() -> None:
-    results = as_results([Ranked(candidate("Opposite of it.", -0.2), 3.0)])
+    results = as_results([passage("Opposite of it.", np.ones(2, np.float32), -0.2)])
     assert (results[0].rank, results[0].similarity) == (1, 0.0)

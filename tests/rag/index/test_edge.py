@@ -181,42 +181,35 @@ def _bytes_on_disk(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
 
 
-# --- Chunks that are kept in memory --------------------------------------------------------------
+# --- What is kept in memory of every chunk --------------------------------------------------------
 
 
-async def found_versions(index: EdgeIndex) -> list[int]:
+async def found_files(index: EdgeIndex) -> list[str]:
     found = await index.search(ANY, {"passage": 1.0}, COURSE, 5)
-    return [candidate.chunk.metadata.version for candidate in found]
+    return [candidate.source_file for candidate in found]
 
 
-async def test_a_chunk_that_was_found_before_is_read_anew_once_it_is_replaced(
-    index: EdgeIndex,
-) -> None:
-    first = make_chunk("Passage to replace.")
-    again = make_chunk("Passage to replace.", version=2)
-    await index.write([StoredChunk(first, ANY)])
-    assert await found_versions(index) == [1]
-    await index.write([StoredChunk(again, ANY)])
-    assert await found_versions(index) == [2]
-    assert [stored.chunk for stored in await index.read(ids=[first.id])] == [again]
+async def test_a_chunk_that_moves_to_another_file_is_found_there(index: EdgeIndex) -> None:
+    for file in ("old.md", "new.md"):
+        await index.write([StoredChunk(make_chunk("Passage to move.", source_file=file), ANY)])
+        assert await found_files(index) == [file]
 
 
 async def test_a_chunk_that_was_found_before_is_gone_once_it_is_deleted(index: EdgeIndex) -> None:
-    chunk = make_chunk("Passage to delete.")
+    chunk = make_chunk("Passage to delete.", source_file="a.md")
     await index.write([StoredChunk(chunk, ANY)])
-    assert await found_versions(index) == [1]
+    assert await found_files(index) == ["a.md"]
     await index.delete([chunk.id])
-    assert await found_versions(index) == []
-    assert await index.read(ids=[chunk.id]) == []
+    assert await found_files(index) == []
 
 
-async def test_readers_beside_a_writer_never_keep_what_was_replaced(index: EdgeIndex) -> None:
-    for version in range(1, 40):
-        chunk = make_chunk("Passage that changes all the time.", version=version)
-        reading = [asyncio.create_task(found_versions(index)) for _ in range(4)]
-        await index.write([StoredChunk(chunk, ANY)])
-        await asyncio.gather(*reading)
-        assert await found_versions(index) == [version]
+async def test_what_lay_there_before_is_known_after_opening(tmp_path: Path) -> None:
+    first = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    await first.write([StoredChunk(make_chunk("Passage to find.", source_file="a.md"), ANY)])
+    first.close()
+    again = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
+    assert await found_files(again) == ["a.md"]
+    again.close()
 
 
 async def test_courses_of_other_models_lie_beside_ours(tmp_path: Path) -> None:
