@@ -58,7 +58,6 @@ FLUSH_EVERY_POINTS = 2_000
 """The write-ahead log only shrinks at a flush; without one it outgrows the data."""
 WRITE_BATCH = 256
 SCROLL_BATCH = 1_000
-READERS = 4
 
 
 class EdgeIndex:
@@ -79,8 +78,10 @@ class EdgeIndex:
         records = _scroll(chunks, [], [], RANKED_FIELDS)
         self._known = {str(record.id): ranked_fields(record.payload) for record in records}
         """Of every chunk what ranking asks for; looking it up in the engine takes longer."""
-        # The engine blocks while it works. It may be read from several threads while one writes.
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="index-read")
+        # The engine blocks while it works, and holds the interpreter's lock: more threads would
+        # only wait for each other. Reading a whole course has its own, lest searches wait for it.
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="index-read")
+        self._scanner = ThreadPoolExecutor(1, thread_name_prefix="index-scan")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="index-write")
 
     @classmethod
@@ -98,7 +99,8 @@ class EdgeIndex:
 
     def close(self) -> None:
         """Finish what is under way and release the folder."""
-        self._readers.shutdown()
+        self._reader.shutdown()
+        self._scanner.shutdown()
         self._writer.shutdown()
         for shard in (self._chunks, self._state):
             shard.close()
@@ -114,42 +116,25 @@ class EdgeIndex:
     def _search(
         self, vector: Vector, terms: Terms, filters: SearchFilters, limit: int
     ) -> list[Candidate]:
-        visible = _filter(conditions(filters, available_at=now()))
-        words = query_terms(terms)
-        if words is None:
-            (near,), bm25 = self._scores([_meaning_query(vector, visible, limit)]), {}
-        else:
-            near, bm25 = self._scores(
-                [
-                    _meaning_query(vector, visible, limit),
-                    _words_query(words, filters, visible, limit),
-                ]
-            )
-            self._complete(near, bm25, vector, words, filters)
+        visible = self._visible(filters)
+        near = self._scores(_meaning_query(vector, visible, limit))
+        bm25: dict[str, float] = {}
+        if words := query_terms(terms):
+            bm25 = self._scores(_words_query(words, filters, visible, limit))
+            # Both scores for what only one of the two has found.
+            no_cosine, no_bm25 = bm25.keys() - near.keys(), near.keys() - bm25.keys()
+            near |= self._scores(_meaning_query(vector, *_among(no_cosine)))
+            bm25 |= self._scores(_words_query(words, filters, *_among(no_bm25)))
         return candidates(self._known, near, bm25)
 
-    def _complete(
-        self,
-        near: dict[str, float],
-        bm25: dict[str, float],
-        vector: Vector,
-        words: qdrant.SparseVector,
-        filters: SearchFilters,
-    ) -> None:
-        """Both scores for what only one of the two lists has."""
-        no_cosine, no_bm25 = bm25.keys() - near.keys(), near.keys() - bm25.keys()
-        cosines, others = self._scores(
-            [
-                _meaning_query(vector, *_among(no_cosine)),
-                _words_query(words, filters, *_among(no_bm25)),
-            ]
-        )
-        near |= cosines
-        bm25 |= others
+    def _visible(self, filters: SearchFilters) -> qdrant.Filter:
+        """Dates cost a fifth of a search, so only where there are any are they looked at."""
+        dated = self._chunks.info().payload_schema["available_from"].points
+        return _filter(conditions(filters, available_at=now() if dated else None))
 
-    def _scores(self, queries: list[qdrant.QueryRequest]) -> list[dict[str, float]]:
-        answers = self._chunks.query_batch(qdrant.QueryBatchRequest(queries))
-        return [{str(point.id): point.score for point in points} for points in answers]
+    def _scores(self, query: qdrant.QueryRequest) -> dict[str, float]:
+        # A batch of queries takes longer than the queries one by one.
+        return {str(point.id): point.score for point in self._chunks.query(query)}
 
     async def read(
         self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
@@ -158,7 +143,7 @@ class EdgeIndex:
             return in_order_asked(ids, await self._read(lambda: self._retrieve(point_ids(ids))))
         if filters is None:
             raise ValueError("a read names ids or filters")
-        return await self._read(lambda: self._matching(filters))
+        return await self._on(self._scanner, lambda: self._matching(filters), "read")
 
     def _matching(self, filters: SearchFilters) -> list[StoredChunk]:
         return in_reading_order(map(_stored, _scroll(self._chunks, conditions(filters), [DENSE])))
@@ -194,8 +179,9 @@ class EdgeIndex:
             self._known.pop(id, None)
 
     async def count(self, filters: SearchFilters) -> int:
-        request = qdrant.CountRequest(filter=_filter(conditions(filters, available_at=now())))
-        return await self._read(lambda: self._chunks.count(request))
+        return await self._read(
+            lambda: self._chunks.count(qdrant.CountRequest(filter=self._visible(filters)))
+        )
 
     # --- StateRecords --------------------------------------------------------------------------
 
@@ -238,7 +224,7 @@ class EdgeIndex:
     # --- Off the event loop --------------------------------------------------------------------
 
     async def _read(self, work: Callable[[], Result]) -> Result:
-        return await self._on(self._readers, work, "read")
+        return await self._on(self._reader, work, "read")
 
     async def _write(self, work: Callable[[], Result]) -> Result:
         check_room(self._folder, self.needed_bytes)
