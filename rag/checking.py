@@ -18,6 +18,7 @@ from rag.verification import (
     coverage,
     fault_of,
     fault_of_lead,
+    words_in_one_place,
 )
 
 TRIED_PASSAGES = 2
@@ -140,11 +141,11 @@ class Checker:
 
     async def _is_close(self, claim: Claim, evidence: Evidence) -> bool:
         """One batch of embeddings, and none where the words alone decide."""
-        shared = coverage(claim, evidence)
+        shared = words_in_one_place(claim, evidence)
         if shared >= ENOUGH_WORDS or claim.is_code:
             return True
         windows = closest_windows(claim, evidence)
-        if shared == 0.0 or not windows:
+        if not windows:
             return False
         vectors = await self._embedder.embed_passages([claim.text, *windows])
         return shared + float((vectors[1:] @ vectors[0]).max()) >= LEAST_SUPPORT

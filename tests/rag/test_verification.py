@@ -19,6 +19,7 @@ from rag.verification import (
     misquoted,
     unknown_number,
     unknown_term,
+    words_in_one_place,
 )
 
 PASSAGE = """\
@@ -232,6 +233,15 @@ def test_coverage_is_the_share_of_known_words() -> None:
     assert coverage(Claim("A reliable publisher."), EVIDENCE) == 1.0
     assert coverage(Claim("A reliable astronaut."), EVIDENCE) == 0.5
     assert coverage(Claim("It is."), EVIDENCE) == 1.0
+
+
+def test_words_gathered_from_all_over_are_not_in_one_place() -> None:
+    said_so = Claim("A publisher does not know who is listening.")
+    gathered = Claim("By default an image is listening to samples on Jazzy.")
+    assert words_in_one_place(said_so, EVIDENCE) == 1.0
+    assert coverage(gathered, EVIDENCE) == 1.0
+    assert words_in_one_place(gathered, EVIDENCE) <= 0.4
+    assert words_in_one_place(Claim("Quality of Service"), EVIDENCE) == 1.0  # says nothing new
 
 
 def test_the_closest_windows_begin_with_what_is_quoted() -> None:
