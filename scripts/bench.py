@@ -304,17 +304,24 @@ def peak_of(folder: Path | None) -> float:
 
 
 async def print_peak(folder: str) -> None:
-    import resource
-
     embedder = LocalEmbedder.load()
     with tempfile.TemporaryDirectory() as scratch:
         index = EdgeIndex.open(Path(scratch), "bench", embedder.dimension)
         if folder:
             await ingested(index, embedder, Path(folder))
         index.close()
-    # Kilobytes on Linux, bytes on macOS.
-    unit = 1024 if sys.platform == "linux" else 1024 * 1024
-    sys.stdout.write(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit:.0f}\n")
+    sys.stdout.write(f"{peak_megabytes():.0f}\n")
+
+
+def peak_megabytes() -> float:
+    """Of this program alone: what getrusage says on Linux includes what started it."""
+    if sys.platform == "linux":
+        status = Path("/proc/self/status").read_text("ascii")
+        (kilobytes,) = (row.split()[1] for row in status.splitlines() if row.startswith("VmHWM"))
+        return int(kilobytes) / 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 / 1024
 
 
 # --- What they share -----------------------------------------------------------------------------
