@@ -21,6 +21,12 @@ _OPENER = re.compile(
     r"tell me more|more|again|another|elaborate|for example|e\.?g)\b",
     re.IGNORECASE,
 )
+_DEFINITION = re.compile(
+    r"^\W*(?:(?:and|but|so|or|also)[\s,]+)?(?:what(?:['’]s|\s+is|\s+are)|define|explain)\s+"
+    r"(?!the\b)\w",
+    re.IGNORECASE,
+)
+"""What is *a* topic says what it asks about; what *the* default is depends."""
 _ELLIPSIS = re.compile(
     r"^\W*(?:and|but|so|or|what about|how about)\s+"
     r"(?P<preposition>in|on|with|for|using|from|at|under)\s+(?P<place>[\w .+#/-]{1,60}?)\W*$",
@@ -64,11 +70,11 @@ def standalone(question: str, history: Sequence[Message]) -> Asked:
 
 def is_dependent(question: str) -> bool:
     """Whether a question only makes sense with what was said before it."""
-    if _NEW_SUBJECT.search(question):
+    words, points_back = content_words(question), bool(_PRONOUN.search(question))
+    defines = bool(words) and not points_back and bool(_DEFINITION.search(question))
+    if defines or _NEW_SUBJECT.search(question):
         return False
-    if _OPENER.search(question) and len(content_words(question)) <= 4:
-        return True
-    return bool(_PRONOUN.search(question)) or len(content_words(question)) <= 1
+    return points_back or len(words) <= 1 or (bool(_OPENER.search(question)) and len(words) <= 4)
 
 
 def subject_of(questions: Sequence[str]) -> str:

@@ -23,6 +23,8 @@ def said(*texts: str) -> list[Message]:
         "What about services?",
         "Do they both rotate secrets?",
         "Tell me more",
+        "What is the default?",
+        "And what are its parts?",
         "😀",
     ],
 )
@@ -36,6 +38,9 @@ def test_dependent(question: str) -> None:
         "How does Gazebo simulate lidar noise?",
         "What is the difference between a topic and a service?",
         "Which launch file starts the navigation stack?",
+        "What is a topic?",
+        "And what is a service?",
+        "Explain Spark.",
         "Changing the subject, what is it that Nav2 needs from a map?",
     ],
 )
