@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rag.embedding import Vector
 from rag.terms import Terms
@@ -17,8 +17,7 @@ class StoredChunk:
     vector: Vector
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A chunk that a search considered, with both scores (BM25 is 0 without a common term).
 
     Most candidates are only ranked, and reading a chunk takes longer than finding it: so this is

@@ -78,6 +78,7 @@ class EdgeIndex:
         records = _scroll(chunks, [], [], RANKED_FIELDS)
         self._known = {str(record.id): ranked_fields(record.payload) for record in records}
         """Of every chunk what ranking asks for; looking it up in the engine takes longer."""
+        self._dated = bool(chunks.info().payload_schema["available_from"].points)
         # The engine blocks while it works, and holds the interpreter's lock: more threads would
         # only wait for each other. Reading a whole course has its own, lest searches wait for it.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="index-read")
@@ -117,24 +118,26 @@ class EdgeIndex:
         self, vector: Vector, terms: Terms, filters: SearchFilters, limit: int
     ) -> list[Candidate]:
         visible = self._visible(filters)
-        near = self._scores(_meaning_query(vector, visible, limit))
-        bm25: dict[str, float] = {}
-        if words := query_terms(terms):
-            bm25 = self._scores(_words_query(words, filters, visible, limit))
-            # Both scores for what only one of the two has found.
-            no_cosine, no_bm25 = bm25.keys() - near.keys(), near.keys() - bm25.keys()
-            near |= self._scores(_meaning_query(vector, *_among(no_cosine)))
-            bm25 |= self._scores(_words_query(words, filters, *_among(no_bm25)))
-        return candidates(self._known, near, bm25)
+        by_meaning = _meaning_query(vector, visible, limit)
+        words = query_terms(terms)
+        if words is None:
+            (near,) = self._scores(by_meaning)
+            return candidates(self._known, near, {})
+        near, bm25 = self._scores(by_meaning, _words_query(words, filters, visible, limit))
+        # Both scores for what only one of the two has found.
+        cosines, others = self._scores(
+            _meaning_query(vector, *_among(bm25.keys() - near.keys())),
+            _words_query(words, filters, *_among(near.keys() - bm25.keys())),
+        )
+        return candidates(self._known, near | cosines, bm25 | others)
 
     def _visible(self, filters: SearchFilters) -> qdrant.Filter:
         """Dates cost a fifth of a search, so only where there are any are they looked at."""
-        dated = self._chunks.info().payload_schema["available_from"].points
-        return _filter(conditions(filters, available_at=now() if dated else None))
+        return _filter(conditions(filters, available_at=now() if self._dated else None))
 
-    def _scores(self, query: qdrant.QueryRequest) -> dict[str, float]:
-        # A batch of queries takes longer than the queries one by one.
-        return {str(point.id): point.score for point in self._chunks.query(query)}
+    def _scores(self, *queries: qdrant.QueryRequest) -> list[dict[str, float]]:
+        answers = self._chunks.query_batch(qdrant.QueryBatchRequest(list(queries)))
+        return [{str(point.id): point.score for point in points} for points in answers]
 
     async def read(
         self, *, ids: Sequence[str] | None = None, filters: SearchFilters | None = None
@@ -160,10 +163,11 @@ class EdgeIndex:
 
     def _upsert(self, chunks: Sequence[StoredChunk]) -> None:
         points = [_point(stored) for stored in chunks]
-        self._chunks.update(UpdateOperation.upsert_points(points))
-        for stored in chunks:
+        for stored in chunks:  # before a search can find them
             place = stored.chunk.metadata
             self._known[stored.chunk.id] = place.source_file, place.content_hash
+            self._dated = self._dated or place.available_from is not None
+        self._chunks.update(UpdateOperation.upsert_points(points))
         self._unflushed += len(points)
         if self._unflushed >= FLUSH_EVERY_POINTS:
             self._chunks.flush()

@@ -1,7 +1,6 @@
 """Both scores joined, pooled by file, spread over files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,7 +58,7 @@ def test_rescaled_cosines_leave_the_order() -> None:
     plain = [
         candidate(f"Text {n}.", c, w) for n, (c, w) in enumerate(zip(cosines, words, strict=True))
     ]
-    scaled = [replace(c, cosine=0.5 * c.cosine + 0.4) for c in plain]
+    scaled = [c._replace(cosine=0.5 * c.cosine + 0.4) for c in plain]
     half = Scales(SCALES.cosine / 2, SCALES.bm25)
     assert texts(rank(plain, SCALES)) == texts(rank(scaled, half))
 
