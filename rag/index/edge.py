@@ -26,6 +26,7 @@ from rag.index.payload import (
     Equals,
     FieldKind,
     Payload,
+    Ranked,
     Within,
     candidates,
     check_dimension,
@@ -75,9 +76,12 @@ class EdgeIndex:
         self._collection = collection
         self._dimension = dimension
         self._unflushed = 0
-        records = _scroll(chunks, [], [], RANKED_FIELDS)
-        self._known = {str(record.id): ranked_fields(record.payload) for record in records}
+        self._known: dict[str, Ranked] = {}
         """Of every chunk what ranking asks for; looking it up in the engine takes longer."""
+        self._books: set[str] = set()
+        for record in _scroll(chunks, [], [], [*RANKED_FIELDS, "book_id"]):
+            self._known[str(record.id)] = ranked_fields(record.payload)
+            self._books.add(str((record.payload or {}).get("book_id")))
         self._dated = bool(chunks.info().payload_schema["available_from"].points)
         # The engine blocks while it works, and holds the interpreter's lock: more threads would
         # only wait for each other. Reading a whole course has its own, lest searches wait for it.
@@ -123,17 +127,23 @@ class EdgeIndex:
         if words is None:
             (near,) = self._scores(by_meaning)
             return candidates(self._known, near, {})
-        near, bm25 = self._scores(by_meaning, _words_query(words, filters, visible, limit))
+        course = None if self._is_alone(filters.book_id) else filters.book_id
+        near, bm25 = self._scores(by_meaning, _words_query(words, course, visible, limit))
         # Both scores for what only one of the two has found.
         cosines, others = self._scores(
             _meaning_query(vector, *_among(bm25.keys() - near.keys())),
-            _words_query(words, filters, *_among(near.keys() - bm25.keys())),
+            _words_query(words, course, *_among(near.keys() - bm25.keys())),
         )
         return candidates(self._known, near | cosines, bm25 | others)
 
     def _visible(self, filters: SearchFilters) -> qdrant.Filter:
-        """Dates cost a fifth of a search, so only where there are any are they looked at."""
-        return _filter(conditions(filters, available_at=now() if self._dated else None))
+        """Each condition costs a tenth of a search or more: only those that tell anything apart."""
+        wanted = conditions(filters, available_at=now() if self._dated else None)
+        needless = Equals("book_id", filters.book_id) if self._is_alone(filters.book_id) else None
+        return _filter(condition for condition in wanted if condition != needless)
+
+    def _is_alone(self, book_id: str) -> bool:
+        return self._books == {book_id}
 
     def _scores(self, *queries: qdrant.QueryRequest) -> list[dict[str, float]]:
         answers = self._chunks.query_batch(qdrant.QueryBatchRequest(list(queries)))
@@ -167,6 +177,7 @@ class EdgeIndex:
             place = stored.chunk.metadata
             self._known[stored.chunk.id] = place.source_file, place.content_hash
             self._dated = self._dated or place.available_from is not None
+            self._books.add(place.book_id)
         self._chunks.update(UpdateOperation.upsert_points(points))
         self._unflushed += len(points)
         if self._unflushed >= FLUSH_EVERY_POINTS:
@@ -368,15 +379,15 @@ def _among(ids: Collection[str]) -> tuple[qdrant.Filter, int]:
 
 
 def _words_query(
-    words: qdrant.SparseVector, filters: SearchFilters, among: qdrant.Filter, limit: int
+    words: qdrant.SparseVector, course: str | None, among: qdrant.Filter, limit: int
 ) -> qdrant.QueryRequest:
     """A word is as rare as it is in this course, whatever else the collection holds."""
-    course = _filter([Equals("book_id", filters.book_id)])
+    corpus = qdrant.IdfParams(corpus=_filter([Equals("book_id", course)])) if course else None
     return qdrant.QueryRequest(
         limit=limit,
         query=qdrant.Query.Nearest(words, using=BM25),
         filter=among,
-        params=qdrant.SearchParams(idf=qdrant.IdfParams(corpus=course)),
+        params=qdrant.SearchParams(idf=corpus) if corpus else None,
     )
 
 

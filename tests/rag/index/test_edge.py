@@ -203,6 +203,19 @@ async def test_a_chunk_that_was_found_before_is_gone_once_it_is_deleted(index: E
     assert await found_files(index) == []
 
 
+async def test_a_second_course_is_kept_apart_from_the_first_moment(index: EdgeIndex) -> None:
+    ours = make_chunk("Passage of ours.", source_file="ours.md")
+    await index.write([StoredChunk(ours, ANY)])
+    (alone,) = await index.search(ANY, {"passage": 1.0}, COURSE, 5)
+    elsewhere = SearchFilters(book_id="cooking")
+    assert await index.search(ANY, {"passage": 1.0}, elsewhere, 5) == []
+    theirs = make_chunk("Passage of theirs.", source_file="theirs.md", book_id="cooking")
+    await index.write([StoredChunk(theirs, ANY)])
+    assert await index.search(ANY, {"passage": 1.0}, COURSE, 5) == [alone]
+    (other,) = await index.search(ANY, {"passage": 1.0}, elsewhere, 5)
+    assert other.source_file == "theirs.md"
+
+
 async def test_what_lay_there_before_is_known_after_opening(tmp_path: Path) -> None:
     first = EdgeIndex.open(tmp_path, "chunks", DIMENSION)
     await first.write([StoredChunk(make_chunk("Passage to find.", source_file="a.md"), ANY)])
