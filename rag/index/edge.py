@@ -26,7 +26,7 @@ from rag.index.payload import (
     Equals,
     FieldKind,
     Payload,
-    Ranked,
+    RankedFields,
     Within,
     candidates,
     check_dimension,
@@ -76,7 +76,7 @@ class EdgeIndex:
         self._collection = collection
         self._dimension = dimension
         self._unflushed = 0
-        self._known: dict[str, Ranked] = {}
+        self._known: dict[str, RankedFields] = {}
         """Of every chunk what ranking asks for; looking it up in the engine takes longer."""
         self._books: set[str] = set()
         for record in _scroll(chunks, [], [], [*RANKED_FIELDS, "book_id"]):

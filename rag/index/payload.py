@@ -189,16 +189,16 @@ def _encodable(text: str) -> str:
 
 RANKED_FIELDS = ["source_file", "content_hash"]
 """What ranking needs to know of a chunk."""
-Ranked = tuple[str, str]
+RankedFields = tuple[str, str]
 
 
-def ranked_fields(payload: Payload | None) -> Ranked:
+def ranked_fields(payload: Payload | None) -> RankedFields:
     source_file, content_hash = (str((payload or {}).get(name, "")) for name in RANKED_FIELDS)
     return source_file, content_hash
 
 
 def candidates(
-    known: Mapping[str, Ranked], cosines: Mapping[str, float], bm25: Mapping[str, float]
+    known: Mapping[str, RankedFields], cosines: Mapping[str, float], bm25: Mapping[str, float]
 ) -> list[Candidate]:
     """What was found by either score; a chunk that is gone by now is left out."""
     found = [id for id in cosines.keys() | bm25.keys() if id in known]

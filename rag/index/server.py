@@ -32,7 +32,7 @@ from rag.index.payload import (
     Equals,
     FieldKind,
     Payload,
-    Ranked,
+    RankedFields,
     Within,
     candidates,
     check_dimension,
@@ -380,7 +380,7 @@ def _words_query(
     )
 
 
-def _ranked_of(found: Found) -> dict[str, Ranked]:
+def _ranked_of(found: Found) -> dict[str, RankedFields]:
     return {id: ranked_fields(point.payload) for id, point in found.items()}
 
 
